@@ -159,10 +159,26 @@ func (c *contender) watch(ctx context.Context, a *awaited) error {
 			paths, names = append(paths, child(c.queue.dir, name)), append(names, name)
 		}
 	}
+	if err := c.arm(ctx, paths, names); err != nil {
+		return err
+	}
+	for _, name := range slices.Clone(a.names[1:]) {
+		if _, _, err := o.ahead[name].Read(); err != nil && !errors.Is(err, zk.ErrNoNode) { // it may not be read
+			a.names = slices.DeleteFunc(a.names, func(n string) bool { return n == name })
+			a.whole = false
+		}
+	}
+	czxid, owner, err := o.own.Read()
+	a.whole = a.whole && err == nil && czxid <= c.latest && owner == c.sess.ID()
+	return nil
+}
+
+// arm arms watches of znodes with these names.
+func (c *contender) arm(ctx context.Context, paths, names []string) error {
 	if len(paths) == 0 {
 		return nil
 	}
-	began := time.Now()
+	o, began := &c.outlook, time.Now()
 	armed, err := privileged.Framework.Arm(ctx, c.sess, paths...)
 	if err != nil {
 		return err
@@ -177,14 +193,6 @@ func (c *contender) watch(ctx context.Context, a *awaited) error {
 		}
 		o.ahead[name] = armed[i]
 	}
-	for _, name := range slices.Clone(a.names[1:]) {
-		if _, _, err := o.ahead[name].Read(); err != nil && !errors.Is(err, zk.ErrNoNode) { // it may not be read
-			a.names = slices.DeleteFunc(a.names, func(n string) bool { return n == name })
-			a.whole = false
-		}
-	}
-	czxid, owner, err := o.own.Read()
-	a.whole = a.whole && err == nil && czxid <= c.latest && owner == c.sess.ID()
 	return nil
 }
 

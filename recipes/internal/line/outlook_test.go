@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -431,6 +432,39 @@ func TestAnotherSessionsZnodeBeforeTheGrant(t *testing.T) {
 		if took := bubble.Lost(t, g.Lease).Sub(g.At); took > 310*time.Millisecond {
 			t.Errorf("lost after %v", took)
 		}
+		bubble.WantErr(t, g.Lease.Release(t.Context()), recipes.ErrNotHeld)
+		w.NothingLeft(lockPath)
+	})
+}
+
+// The same, and the waiter has listed once more since: nothing was to be watched
+// again.
+func TestAnotherSessionsZnodeAndAList(t *testing.T) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		operator := w.Connect("operator")
+		first := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("first")))
+		second := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("second")))
+		ahead := w.InLine(lockPath, 2)
+		waiting := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("ours")))
+		for _, name := range w.InLine(lockPath, 3) {
+			if path := lockPath + "/" + name; !slices.Contains(ahead, name) {
+				if _, err := operator.Multi(t.Context(), &zk.DeleteRequest{Path: path, Version: -1},
+					&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		synctest.Wait()
+		bubble.Release(t, first)
+		held := bubble.Granted(t, second).Lease
+		synctest.Wait()
+		w.ResetRequests()
+		bubble.Release(t, held)
+		g := bubble.Granted(t, waiting)
+		if w.Requests()[testutil.OpGetChildren2] == 0 {
+			t.Error("granted without a list")
+		}
+		bubble.Lost(t, g.Lease)
 		bubble.WantErr(t, g.Lease.Release(t.Context()), recipes.ErrNotHeld)
 		w.NothingLeft(lockPath)
 	})
