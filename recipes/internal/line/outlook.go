@@ -44,10 +44,12 @@ import (
 //
 //   - A downgraded read takes the number of the write that it comes from, ours
 //     and Apache Curator's: then the writer leaves, and the read still stands
-//     ahead of all writers behind. So where readers and writers stand in one
-//     line, a writer that had a writer ahead at its latest list always lists.
-//     Once it sees readers alone ahead, nobody can make such a znode ahead of
-//     it. To a reader behind a writer that read is no conflict.
+//     ahead of all writers behind. So where a write may stand in line, a writer
+//     that had a writer ahead at its latest list always lists. So does a lock of
+//     Kazoo's: the one ahead may be a write of its read/write lock, and a read
+//     in line is ErrLayout. Once a writer sees readers alone ahead, nobody can
+//     make such a znode ahead of it. To a reader behind a writer that read is no
+//     conflict.
 //   - The last numbers of a directory, which servers repeat, or after which
 //     they begin again: Rule.blocker has refused a znode with one of them.
 //   - A directory that is deleted and created again, by one multi even, takes
@@ -130,14 +132,14 @@ func (r *Rule) awaited(own, blocker string, children []string) awaited {
 	return one
 }
 
-// mixes reports whether some contenders in line are shared by their names
-// alone, so that a write may be downgraded.
+// mixes reports whether a contender in line may be a write of a read/write lock,
+// which may be downgraded. Kazoo's lock and its write have one name.
 func (r *Rule) mixes() bool {
 	switch r.Set.Family {
-	case layout.CuratorRW, layout.PlainRW:
+	case layout.CuratorRW, layout.PlainRW, layout.KazooLock:
 		return true
 	}
-	return r.Set.Also != layout.Unknown
+	return false
 }
 
 // watch watches what c waits for. Watches that c has already stay.

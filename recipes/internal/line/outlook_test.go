@@ -470,6 +470,38 @@ func TestAnotherSessionsZnodeAndAList(t *testing.T) {
 	})
 }
 
+// A mutex of Kazoo's, or an election, stands behind a write of its read/write
+// lock, which has the same name, and is downgraded. The waiter must not be
+// granted beside the read: it does not wait for reads, and fails.
+func TestKazooLockBehindADowngradedWrite(t *testing.T) {
+	for name, waiter := range map[string]func(c *framework.Client) recipes.Acquirer{
+		"a mutex": func(c *framework.Client) recipes.Acquirer {
+			return must(locks.NewMutex(c, lockPath, locks.WithLayout(locks.LayoutKazoo)))
+		},
+		"an election": func(c *framework.Client) recipes.Acquirer {
+			return must(leader.New(c, lockPath, leader.WithLayout(leader.LayoutKazoo)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+				rw := must(rwlock.New(w.ConnectNext(), lockPath, rwlock.WithLayout(rwlock.LayoutKazoo)))
+				writing := bubble.Acquire(t, t.Context(), rw.Writer())
+				waiting := bubble.Acquiring(t.Context(), waiter(w.ConnectNext()))
+				w.InLine(lockPath, 2)
+				synctest.Wait()
+				reading := bubble.Acquire(t, writing.Context(), rw.Reader())
+				bubble.Release(t, writing)
+				bubble.WantErr(t, (<-waiting).Err, recipes.ErrLayout)
+				if !reading.Held() {
+					t.Error("the read is not held")
+				}
+				bubble.Release(t, reading)
+				w.NothingLeft(lockPath)
+			})
+		})
+	}
+}
+
 // A waiter lists before its grant where it does not know enough: where it may
 // not read its znode, or shares the watch of the znode ahead with another
 // caller of its session, and where that znode is hidden.
@@ -506,8 +538,8 @@ func TestListBeforeTheGrant(t *testing.T) {
 	}
 }
 
-// All recipes that have a line are granted by events: none of them lists
-// between the release of what is ahead and its grant.
+// All recipes that have a line are granted by events, but locks of Kazoo's: none
+// of them lists between the release of what is ahead and its grant.
 func TestGrantsByEventOfAllRecipes(t *testing.T) {
 	read := func(w *bubble.World, opts ...rwlock.Option) recipes.Acquirer {
 		return must(rwlock.New(w.ConnectNext(), lockPath, opts...)).Reader()
@@ -519,13 +551,9 @@ func TestGrantsByEventOfAllRecipes(t *testing.T) {
 		ahead, waiter func(w *bubble.World) recipes.Acquirer
 		n             int // hold what is ahead
 	}{
-		"a mutex of Kazoo": {
-			func(w *bubble.World) recipes.Acquirer {
-				return mutexOf(w.T, w.ConnectNext(), locks.WithLayout(locks.LayoutKazoo))
-			},
-			func(w *bubble.World) recipes.Acquirer {
-				return mutexOf(w.T, w.ConnectNext(), locks.WithLayout(locks.LayoutKazoo))
-			}, 1,
+		"a mutex": {
+			func(w *bubble.World) recipes.Acquirer { return mutexOf(w.T, w.ConnectNext()) },
+			func(w *bubble.World) recipes.Acquirer { return mutexOf(w.T, w.ConnectNext()) }, 1,
 		},
 		"an election": {
 			func(w *bubble.World) recipes.Acquirer { return must(leader.New(w.ConnectNext(), lockPath)) },
