@@ -124,7 +124,7 @@ func (g *grant) foundContention(ctx context.Context, began time.Time, names []st
 			}
 			c.stop()
 		default:
-			c.known, c.assumed, c.at = uncontested, false, began
+			c.known, c.assumed, c.at, c.handoffs = uncontested, false, began, 0
 			again = true
 		}
 		switch {

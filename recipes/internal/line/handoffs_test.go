@@ -12,6 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -181,6 +182,36 @@ func TestHandoffsAfterAGrantByEvent(t *testing.T) {
 		}
 		bubble.Release(t, g.Lease)
 		time.Sleep(10 * bubble.Timeout)
+		w.NothingLeft(lockPath)
+	})
+}
+
+// A grant by an event, behind which nobody stood, is handed off without limit
+// until somebody does, and as often as any other from then on.
+func TestHandoffsUntilSomebodyComes(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		holder, m, other := mutexOf(t, w.Connect("b")), mutexOf(t, w.Connect("a")), mutexOf(t, w.Connect("c"))
+		l := bubble.Acquire(t, t.Context(), holder)
+		waiting := queued(m, 60)
+		bubble.Release(t, l)
+		l = bubble.Granted(t, waiting[0]).Lease
+		first := l.Path()
+		for _, granted := range waiting[1:31] {
+			if l = next(t, l, granted); l.Path() != first {
+				t.Fatal("not handed off, although nobody stood behind")
+			}
+		}
+		elsewhere := queued(other, 1)[0]
+		for _, granted := range waiting[31 : 31+line.DefaultHandoffs] {
+			if l = next(t, l, granted); l.Path() != first {
+				t.Fatal("not handed off as often as it may be")
+			}
+		}
+		l = next(t, l, elsewhere)
+		for _, granted := range waiting[31+line.DefaultHandoffs:] {
+			l = next(t, l, granted)
+		}
+		bubble.Release(t, l)
 		w.NothingLeft(lockPath)
 	})
 }
