@@ -15,11 +15,10 @@ type Armed interface {
 	// Changed is closed as that of framework.Session.Watch is, and is closed
 	// already if the znode is not watched.
 	Changed() <-chan struct{}
-	// GoneBehind reports whether the znode is known to have been deleted while own
-	// was watched, or just before. It was missing when it was read, or its
-	// deletion is the event that has closed Changed. Both of that came on the
-	// connection on which own was read, and later than that answer. Both watches
-	// were armed by the reads of their own calls. own may have fired since.
+	// GoneBehind reports whether the znode is known to be gone, by what has come
+	// on own's connection behind the answer for own: the answer that it is missing,
+	// or the event of its deletion. Both watches were armed by the reads of their
+	// own calls. own may have fired, before that or since: look at its Changed.
 	GoneBehind(own Armed) bool
 	// Check reads the znode, and has Changed closed if an event for it was missed,
 	// or it may no longer be read. An error says nothing of the znode.

@@ -14,7 +14,7 @@ import (
 // line.
 type contention struct {
 	known    knowledge
-	assumed  bool      // contested: nobody has looked
+	assumed  bool      // contested: nobody has looked, since it was granted by an event
 	at       time.Time // uncontested: when the look began that found so; contested: when that was found, or assumed
 	handoffs int       // contested: grants since
 	stop     context.CancelFunc
@@ -26,7 +26,7 @@ type knowledge int
 const (
 	notKnown    knowledge = iota
 	uncontested           // by a look that is still true: no watch has fired since
-	contested             // for the rest of this grant's life
+	contested             // for the rest of this grant's life, unless it is assumed
 )
 
 func (c *contention) stopLocked() {

@@ -58,7 +58,7 @@ import (
 //     at the end, as any other.
 //   - A child of another layout that its name does not show (Rule.OtherLayout):
 //     where any child may be one, it lists. One that joins after the list is
-//     found at the next look, as is a child of another known layout.
+//     found at the next list, as is a child of another known layout.
 //   - A semaphore's permits are no line: who is first in line takes them by a
 //     multi that checks its own znode.
 //   - Somebody who creates a znode with the name of a contender, by hand. Like
@@ -78,10 +78,11 @@ import (
 //
 // # Who hears of what
 //
-// Whoever is third watches the first as well. When that has left it lists,
-// while the second works, so that it is granted by event when that leaves. Only
-// the two contenders directly ahead are watched for this. So of one that leaves
-// at most two hear, and otherwise only those who may go on.
+// Each watches the two contenders directly ahead. When the first in line leaves,
+// the second is granted, and the third hears of it as well. Unless its latest
+// list has shown these two alone, it lists then, while the second works. So it
+// is granted by event when that leaves. Of one that leaves at most two hear, and
+// otherwise only those who may go on.
 
 // outlook is what a contender watches while it waits.
 type outlook struct {
