@@ -53,7 +53,7 @@ import (
 //   - The last numbers of a directory, which servers repeat, or after which
 //     they begin again: Rule.blocker has refused a znode with one of them.
 //   - A directory that is deleted and created again, by one multi even, takes
-//     the own znode with it, which is heard first.
+//     the own znode with it, which is told.
 //   - A create of this session that was sent again, or is executed late, joins
 //     at the end, as any other.
 //   - A child of another layout that its name does not show (Rule.OtherLayout):
