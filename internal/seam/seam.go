@@ -16,9 +16,10 @@ type Armed interface {
 	// already if the znode is not watched.
 	Changed() <-chan struct{}
 	// GoneBehind reports whether the znode is known to be gone, by what has come
-	// on own's connection behind the answer for own: the answer that it is missing,
-	// or the event of its deletion. Both watches were armed by the reads of their
-	// own calls. own may have fired, before that or since: look at its Changed.
+	// on own's connection behind the answer for own: the answer that it is
+	// missing, or the event of its deletion. Both watches were armed by the reads
+	// of their own calls. own may have fired, before that or since: look at its
+	// Changed.
 	GoneBehind(own Armed) bool
 	// Check reads the znode, and has Changed closed if an event for it was missed,
 	// or it may no longer be read. An error says nothing of the znode.

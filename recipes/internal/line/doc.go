@@ -47,7 +47,8 @@
 //	not connected          -> the znode leaves
 //
 // Behind a grant by an event, which has seen no list, somebody counts as
-// standing, until a look shows otherwise. It looks when it would leave for that.
+// standing, until a look shows otherwise. It looks when it would leave for
+// that.
 //
 // A znode that lingers leaves as soon as somebody joins the line. A try looks
 // before it joins, so it finds the line busy where a znode of another process

@@ -45,11 +45,11 @@ import (
 //   - A downgraded read takes the number of the write that it comes from, ours
 //     and Apache Curator's: then the writer leaves, and the read still stands
 //     ahead of all writers behind. So where a write may stand in line, a writer
-//     that had a writer ahead at its latest list always lists. So does a lock of
-//     Kazoo's: the one ahead may be a write of its read/write lock, and a read
-//     in line is ErrLayout. Once a writer sees readers alone ahead, nobody can
-//     make such a znode ahead of it. To a reader behind a writer that read is no
-//     conflict.
+//     that had a writer ahead at its latest list always lists. So does a lock
+//     of Kazoo's: the one ahead may be a write of its read/write lock, and a
+//     read in line is ErrLayout. Once a writer sees readers alone ahead, nobody
+//     can make such a znode ahead of it. To a reader behind a writer that read
+//     is no conflict.
 //   - The last numbers of a directory, which servers repeat, or after which
 //     they begin again: Rule.blocker has refused a znode with one of them.
 //   - A directory that is deleted and created again, by one multi even, takes
@@ -78,11 +78,11 @@ import (
 //
 // # Who hears of what
 //
-// Each watches the two contenders directly ahead. When the first in line leaves,
-// the second is granted, and the third hears of it as well. Unless its latest
-// list has shown these two alone, it lists then, while the second works. So it
-// is granted by event when that leaves. Of one that leaves at most two hear, and
-// otherwise only those who may go on.
+// Each watches the two contenders directly ahead. When the first in line
+// leaves, the second is granted, and the third hears of it as well. Unless its
+// latest list has shown these two alone, it lists then, while the second works.
+// So it is granted by event when that leaves. Of one that leaves at most two
+// hear, and otherwise only those who may go on.
 
 // outlook is what a contender watches while it waits.
 type outlook struct {
@@ -133,8 +133,8 @@ func (r *Rule) awaited(own, blocker string, children []string) awaited {
 	return one
 }
 
-// mixes reports whether a contender in line may be a write of a read/write lock,
-// which may be downgraded. Kazoo's lock and its write have one name.
+// mixes reports whether a contender in line may be a write of a read/write
+// lock, which may be downgraded. Kazoo's lock and its write have one name.
 func (r *Rule) mixes() bool {
 	switch r.Set.Family {
 	case layout.CuratorRW, layout.PlainRW, layout.KazooLock:

@@ -437,8 +437,8 @@ func TestAnotherSessionsZnodeBeforeTheGrant(t *testing.T) {
 	})
 }
 
-// The same, and the waiter has listed once more since: nothing was to be watched
-// again.
+// The same, and the waiter has listed once more since: nothing was to be
+// watched again.
 func TestAnotherSessionsZnodeAndAList(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		operator := w.Connect("operator")
@@ -538,8 +538,8 @@ func TestListBeforeTheGrant(t *testing.T) {
 	}
 }
 
-// All recipes that have a line are granted by events, but locks of Kazoo's: none
-// of them lists between the release of what is ahead and its grant.
+// All recipes that have a line are granted by events, but locks of Kazoo's:
+// none of them lists between the release of what is ahead and its grant.
 func TestGrantsByEventOfAllRecipes(t *testing.T) {
 	read := func(w *bubble.World, opts ...rwlock.Option) recipes.Acquirer {
 		return must(rwlock.New(w.ConnectNext(), lockPath, opts...)).Reader()
