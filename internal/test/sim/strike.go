@@ -97,17 +97,21 @@ func (w *world) strike(f Fault, msg message) (broken bool) {
 			(<-cut)()
 		}
 	}
+	instant := w.plan.instant()
 	if heal == nil || f.For == 0 {
-		go w.over(f)
+		go w.over(f, instant)
 		return f.What == Drop
 	}
-	end := sync.OnceFunc(func() {
-		heal()
-		w.over(f)
-	})
-	time.AfterFunc(f.For, end)
+	var once sync.Once
+	end := func(instant bool) {
+		once.Do(func() {
+			heal()
+			w.over(f, instant)
+		})
+	}
+	time.AfterFunc(f.For, func() { end(false) })
 	if f.Steps > 0 {
-		w.delays = append(w.delays, &delay{f.Client, f.Steps, end})
+		w.delays = append(w.delays, &delay{f.Client, f.Steps, func() { end(instant) }})
 	}
 	return f.What == Drop
 }
@@ -118,14 +122,14 @@ func (w *world) strike(f Fault, msg message) (broken bool) {
 const recovery = 3
 
 // over lets the ledger judge what is late, some time after the last fault of a
-// staged plan.
-func (w *world) over(f Fault) {
+// staged plan, unless all are instant, so that it judges all the time.
+func (w *world) over(f Fault, instant bool) {
 	w.ledger.log("over: %v", f)
 	w.mu.Lock()
 	w.lasting--
 	last := len(w.pending) == 0 && w.lasting == 0
 	w.mu.Unlock()
-	if last && w.plan.Staged && !w.plan.instant() {
+	if last && w.plan.Staged && !instant {
 		w.ledger.settle(recovery * w.plan.Timeout)
 	}
 }
@@ -136,7 +140,8 @@ func (p *Plan) instant() bool {
 	return p.Staged && !slices.ContainsFunc(p.Faults, func(f Fault) bool { return !f.instant() })
 }
 
-// instant reports whether a fault leaves nothing behind that takes time.
+// instant reports whether a fault leaves nothing behind that takes time, if its
+// steps come before its time has passed.
 func (f Fault) instant() bool {
 	switch f.What {
 	case Refuse: // a removal that is refused is tried again after some seconds
