@@ -96,10 +96,15 @@ Broken
 Measured
     run       | bounds | states     | depth | seconds
     faults    | small  | 440,641    | 122   | 4.1
+    faults    | large  | 3,030,373  | 64    | 18.4
     handoffs  | small  | 1,029,232  | 183   | 10.3
+    handoffs  | large  | 5,095,060  | 83    | 31.2
     strangers | small  | 182,975    | 180   | 2.0
+    strangers | large  | 21,435,072 | 78    | 183
     three     | small  | 1,173,147  | 178   | 13.5
+    three     | large  | 2,931,983  | 81    | 20.4
     served    | small  | 23,300     | 143   | 0.9
+    served    | large  | 480,319    | 102   | 15.9
 */
 
 /* What a run does not mention does not happen. */

@@ -84,6 +84,10 @@ Measured
     lost  | small  | 317,801   | 101,065 | 4.0
     three | small  | 12,921    | 48,470  | 0.3
     told  | small  | 87,043    | 105,760 | 5.9
+    alone | large  | 4,649,449 | 88,725  | 43.1
+    lost  | large  | 460,813   | 10,393  | 2.1
+    three | large  | 434,833   | 79,605  | 2.5
+    told  | large  | 141,985   | 20,750  | 5.1
 */
 
 #ifndef CLIENTS
