@@ -51,7 +51,8 @@ func (l *ledger) isRemovedLocked(t *holding) bool {
 func (l *ledger) voidLocked(t *holding) bool {
 	if l.isRemovedLocked(t) {
 		_, longest := l.plan.granted()
-		return t.lost || time.Since(l.removed[t.path]) < longest+time.Second
+		known := longest + time.Second
+		return t.lost || time.Since(l.removed[t.path]) < known || time.Since(t.since) < known && l.removed[t.path].Before(t.since)
 	}
 	if !l.expired[t.session] {
 		return false

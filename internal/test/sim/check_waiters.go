@@ -37,26 +37,38 @@ func (l *ledger) starvedLocked(r *resource, happened bool) {
 	}
 }
 
-// passedLocked checks that a client does not hand off in-process more often
-// than allowed while another client waits.
+// passedLocked checks that a client does not hand off in-process more often, or
+// for longer, than allowed while another client waits.
 func (l *ledger) passedLocked(t *holding) {
 	p := l.plan
-	if p.Recipe != Mutex && p.Recipe != Keyed && p.Recipe != Many || p.Handoffs < 0 || l.settled.IsZero() || time.Now().Before(l.settled) {
+	_, longest := p.granted()
+	most := p.Handoffs
+	if most < 0 {
+		most = 16 // the default
+	}
+	if p.Recipe != Mutex && p.Recipe != Keyed && p.Recipe != Many || l.settled.IsZero() || time.Now().Before(l.settled) {
 		return
 	}
 	for k, w := range t.of.waiting {
 		// Joining the line and being noticed there takes some messages.
 		// Goroutines that wait in-process behind a holder that leaves join the
 		// line only then.
-		if soon := 20*p.Latency + 6*p.Reports + time.Millisecond; time.Since(w.since) < soon || time.Since(t.of.ended[k.client]) < soon {
+		soon := 20*p.Latency + 6*p.Reports + time.Millisecond
+		if time.Since(w.since) < soon || time.Since(t.of.ended[k.client]) < soon {
 			continue
 		}
 		if w.client != t.who.client {
 			w.client, w.passed = t.who.client, 0
 		}
-		w.passed++
-		if k.client != t.who.client && w.passed > p.Handoffs+2 { // the first grant, and one that was in flight
+		if w.passed++; w.passed == 2 {
+			w.second = time.Now()
+		}
+		switch {
+		case k.client == t.who.client:
+		case w.passed > most+2: // the first grant, and one that was in flight
 			l.wrongLocked("client %d was granted %d times in a row while %v waited", t.who.client, w.passed, k)
+		case w.passed > 2 && time.Since(w.second) > longest*11/10+soon: // the first look at the line may be late
+			l.wrongLocked("client %d was granted in a row for %v while %v waited", t.who.client, time.Since(w.second), k)
 		}
 		t.of.waiting[k] = w
 	}

@@ -71,6 +71,8 @@ func (w *world) client(f Fault, msg message) (heal func(), done bool) {
 		return nil, w.touch(c, w.removed)
 	case WriteZnode:
 		return nil, w.touch(c, w.written)
+	case WriteUnheard:
+		return nil, w.touch(c, w.writtenUnheard)
 	case Close:
 		w.dies(c)
 		w.ledger.close(c)
@@ -230,6 +232,22 @@ func (w *world) written(path string) bool {
 	defer cancel()
 	_, err := w.operator.Set(ctx, path, []byte("__REVOKE__"), -1)
 	return err == nil
+}
+
+// writtenUnheard writes to the znode of a waiter. A holder would not hear then
+// that its znode is removed.
+func (w *world) writtenUnheard(path string) (done bool) {
+	if w.ledger.holds(path) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), operatorPatience)
+	defer cancel()
+	if _, err := w.operator.SetACL(ctx, path, zk.WorldACL(zk.PermAll&^zk.PermRead), -1); err != nil {
+		return false
+	}
+	done = w.written(path)
+	_, err := w.operator.SetACL(ctx, path, zk.WorldACL(zk.PermAll), -1)
+	return done && err == nil
 }
 
 // removeDir removes the directories with all that they contain.

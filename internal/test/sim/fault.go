@@ -73,6 +73,7 @@ const (
 	RemakeUnder     What = "remake during a read"     // the same with all that it contains, while a read of the client is in flight
 	RemoveZnode     What = "remove znode"             // of the client, in the line
 	WriteZnode      What = "write znode"              // the same, as who asks for a release
+	WriteUnheard    What = "write znode unheard"      // the same, of a waiter, while it may not be read: no event comes
 	RemoveDir       What = "remove directory"
 	DenyCreate      What = "deny create" // by the directory's ACL
 	DenyRead        What = "deny read"

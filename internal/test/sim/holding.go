@@ -59,8 +59,9 @@ type want struct {
 	shared  bool
 	permits int
 	since   time.Time
-	client  int // the client that was granted last
-	passed  int // how often in a row
+	client  int       // the client that was granted last
+	passed  int       // how often in a row
+	second  time.Time // when it was for the second time
 }
 
 func (w want) String() string {

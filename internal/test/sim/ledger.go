@@ -268,6 +268,18 @@ func (l *ledger) remove(path string) {
 	}
 }
 
+// holds reports whether a znode is that of a holding.
+func (l *ledger) holds(path string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.resources {
+		if slices.ContainsFunc(r.holdings, func(t *holding) bool { return t.path == path }) {
+			return true
+		}
+	}
+	return false
+}
+
 // jump records that the clients' clock jumps.
 func (l *ledger) jump() {
 	l.mu.Lock()

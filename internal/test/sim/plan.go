@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,6 +42,7 @@ type Plan struct {
 	// means the default.
 	Handoffs    int
 	Linger      time.Duration
+	Kazoo       bool // the read/write lock is in Kazoo's layout, and clients of odd numbers write under a mutex of that
 	Async       bool // releases do not wait for the answer
 	Alone       bool // each write is a request of its own: framework.WithBatching
 	OneShotOnly bool // members refuse recursive watches
@@ -122,6 +124,7 @@ type Step struct {
 	Nest     []Nest        // under the lease
 	NestLate bool          // with a delay
 	First    bool          // the outermost lease is released first, not last
+	Reads    time.Duration // and the others only so long after it
 	Bound    time.Duration // how long the release is waited for; 0: no limit
 	SetMax   int           // it sets the semaphore's limit first; 0: it does not
 	Changes  []Change      // of the tree that caches follow
@@ -197,7 +200,71 @@ func Draw(seed uint64) *Plan {
 	d.knownTick()
 	d.remakesUnder()
 	d.touched()
+	d.kazoo()
+	d.unheard()
+	d.crowded()
 	return d.Plan
+}
+
+// kazoo draws whether a read/write lock, which may be downgraded, and mutexes
+// stand in one line. It draws last, for the reason that views has.
+func (d *draw) kazoo() {
+	if d.Recipe != RWLock || d.Scenario == Rush || !d.one(1, 4) {
+		return
+	}
+	d.Kazoo = true
+	for c, client := range d.Workers {
+		for _, steps := range client {
+			for i := range steps {
+				s := &steps[i]
+				if s.Side == 0 && d.one(1, 2) { // a mutex does not wait behind readers
+					s.Side, s.Nest = 1, nil
+				}
+				switch {
+				case s.Side == 0:
+				case d.mutexes(c):
+					s.Nest = slices.DeleteFunc(s.Nest, func(n Nest) bool { return n == Down })
+				case d.one(1, 2):
+					s.Nest, s.First, s.Reads = []Nest{Down}, true, d.upTo(time.Second)
+				}
+			}
+		}
+	}
+}
+
+// mutexes reports whether a client writes under a mutex.
+func (p *Plan) mutexes(client int) bool { return p.Kazoo && client%2 == 1 }
+
+// unheard draws that somebody writes to the znode of a waiter, which is not
+// told, and removes it when it has been granted.
+func (d *draw) unheard() {
+	if d.Recipe != RWLock && d.Recipe != Line || d.Scenario.quiet() || !d.one(1, 6) {
+		return
+	}
+	first, next := Step{Side: 1, Work: d.upTo(d.Timeout)}, Step{Side: d.IntN(2), Pause: d.soon(), Work: 3 * d.Timeout}
+	d.Workers[0][0], d.Workers[1][0] = []Step{first}, []Step{next}
+	d.Faults = []Fault{
+		{What: WriteUnheard, Client: 1, At: When{Time: d.upTo(first.Work)}},
+		{What: RemoveZnode, Client: 1, At: When{Time: first.Work + d.upTo(d.Timeout)}},
+	}
+}
+
+// crowded draws clients whose goroutines wait for each other all the time.
+func (d *draw) crowded() {
+	if d.Recipe != Mutex || !d.Scenario.quiet() || d.Scenario == Rush || !d.one(1, 4) {
+		return
+	}
+	d.Handoffs = -1
+	for c := range d.Workers {
+		d.Workers[c] = nil
+		for range 3 + d.IntN(3) {
+			var steps []Step
+			for range 2 + d.IntN(3) {
+				steps = append(steps, Step{Work: d.upTo(d.Timeout / 2)})
+			}
+			d.Workers[c] = append(d.Workers[c], steps)
+		}
+	}
 }
 
 // touched draws whether somebody else writes to znodes in line, or removes
@@ -449,8 +516,8 @@ func (d *draw) op() testutil.Op {
 // String describes the plan.
 func (p *Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, servers %v, hop %v, reports %v, server tick %v, margin %v %v, asks %v, longest hold %v, limit %d, handoffs %d, linger %v, async %v, alone %v, one-shot only %v, layout %v, initial %v, marker age %v, crashed %v, neighbor %v, views %q\n",
-		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Servers, p.Hop, p.Reports, p.ServerTick, p.HasMargin, p.Margin, p.Asks, p.MaxHold, p.Limit, p.Handoffs, p.Linger, p.Async, p.Alone, p.OneShotOnly, p.Layout, p.Initial, p.Age, p.Crashed, p.Neighbor, p.Views)
+	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, servers %v, hop %v, reports %v, server tick %v, margin %v %v, asks %v, longest hold %v, limit %d, handoffs %d, linger %v, kazoo %v, async %v, alone %v, one-shot only %v, layout %v, initial %v, marker age %v, crashed %v, neighbor %v, views %q\n",
+		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Servers, p.Hop, p.Reports, p.ServerTick, p.HasMargin, p.Margin, p.Asks, p.MaxHold, p.Limit, p.Handoffs, p.Linger, p.Kazoo, p.Async, p.Alone, p.OneShotOnly, p.Layout, p.Initial, p.Age, p.Crashed, p.Neighbor, p.Views)
 	for c, client := range p.Workers {
 		for g, steps := range client {
 			fmt.Fprintf(&b, "  worker %d.%d\n", c, g)

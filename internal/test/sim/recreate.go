@@ -121,7 +121,7 @@ const operator = -1
 func (w *world) operate() (err error) {
 	needed := w.plan.Staged || w.plan.Recipe == Barrier
 	for _, f := range w.plan.Faults {
-		needed = needed || f.What == Recreate || f.What == RecreateUnder || f.What == RemakeUnder || f.What == RemoveZnode || f.What == WriteZnode
+		needed = needed || f.What == Recreate || f.What == RecreateUnder || f.What == RemakeUnder || f.What == RemoveZnode || f.What == WriteZnode || f.What == WriteUnheard
 	}
 	if needed {
 		w.operator, err = framework.New(w.ens.Servers(),

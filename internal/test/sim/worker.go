@@ -69,8 +69,15 @@ func newWorker(w *world, id who) *worker {
 		keyed := must(locks.NewKeyed(k.client, view.Path(w.plan.base()+"/locks"), ofLocks...))
 		k.side = func(s Step) recipes.Acquirer { return keyed.Key(manyKeys[s.Side]) }
 	case RWLock:
+		if w.plan.Kazoo {
+			ofRW = append(ofRW, rwlock.WithLayout(rwlock.LayoutKazoo))
+		}
 		k.rw = must(rwlock.New(k.client, path, ofRW...))
-		k.side = func(s Step) recipes.Acquirer { return []recipes.Acquirer{k.rw.Reader(), k.rw.Writer()}[s.Side] }
+		writer := recipes.Acquirer(k.rw.Writer())
+		if w.plan.mutexes(id.client) {
+			writer = must(locks.NewMutex(k.client, path, append(ofLocks, locks.WithLayout(locks.LayoutKazoo))...))
+		}
+		k.side = func(s Step) recipes.Acquirer { return []recipes.Acquirer{k.rw.Reader(), writer}[s.Side] }
 	case Line:
 		reader, writer := k.line(path, reading, hold), k.line(path, "write", hold)
 		k.side = func(s Step) recipes.Acquirer { return []recipes.Acquirer{reader, writer}[s.Side] }
@@ -156,6 +163,8 @@ func (k *worker) step(s Step) bool {
 			k.clientClosed(err)
 			return false
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()), s.Try && errors.Is(err, recipes.ErrBusy), struck && errors.Is(err, context.Canceled):
+			return true
+		case errors.Is(err, recipes.ErrLayout) && s.Side == 1 && k.plan.mutexes(k.who.client): // a reader is in line
 			return true
 		case errors.Is(err, semaphore.ErrLimit) && k.limited(), errors.Is(err, framework.ErrUnproven) && k.plan.far():
 			return true
@@ -318,8 +327,11 @@ func (k *worker) hold(c call, s Step, l *recipes.Lease) {
 		nested = append(nested, nest{t, l})
 	}
 	written := k.behind(s, t, l)
-	for _, n := range nested {
+	for i, n := range nested {
 		k.release(s, n.t, n.l)
+		if i == 0 {
+			time.Sleep(s.Reads)
+		}
 	}
 	written()
 	if !lost && late != nil && !t.shared && !k.plan.Staged { // others may share the znode, and it still excludes
