@@ -110,11 +110,11 @@ MUTANTS ?= .
 
 .PHONY: fault-mutants
 fault-mutants: ## which faults find the simulator's mutants: single ones, or pairs; an hour
-	$(GO) test ./internal/test/faults -count=1 -timeout 0 -run 'TestMutantsAreFound$$' -v -faults.mutants=$(MUTANTS)
+	$(GO) test ./internal/test/faults -count=1 -timeout 0 -run 'TestMutantsAreFound$$' -v -faults.mutants='$(MUTANTS)'
 
 .PHONY: mutants
 mutants: ## the simulator with sources in which one thing is broken: it must find each
-	$(GO) test ./internal/test/sim -count=1 -timeout 0 -run 'TestMutantsAreFound$$' -v -sim.mutants=$(MUTANTS)
+	$(GO) test ./internal/test/sim -count=1 -timeout 0 -run 'TestMutantsAreFound$$' -v -sim.mutants='$(MUTANTS)'
 
 BOUNDS ?= large
 
