@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
@@ -434,7 +436,8 @@ func TestSequential(t *testing.T) {
 func TestRefused(t *testing.T) {
 	for _, code := range []testutil.Code{testutil.CodeNoAuth, testutil.CodeQuotaExceeded, -108} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
-			c := w.ConnectNext()
+			core, logged := observer.New(zap.InfoLevel)
+			c := w.Connect("ours", framework.WithLogger(zap.New(core)))
 			must(t, c.MakeContainerPath(t.Context(), "/services/billing"))
 			n, err := presence.New(c, path, []byte("a"))
 			must(t, err)
@@ -458,6 +461,14 @@ func TestRefused(t *testing.T) {
 			}
 			stop()
 			standing(t, w, c, n, "a")
+			w.Expire(c)
+			awaitState(t, n, presence.Pending)
+			standing(t, w, c, n, "a")
+			for _, line := range logged.FilterMessage("presence changed").All() {
+				if err, _ := line.ContextMap()["error"].(string); (line.Level == zap.WarnLevel) != strings.Contains(err, "create") {
+					t.Errorf("%v: %v", line.Level, line.ContextMap())
+				}
+			}
 		})
 	}
 }
