@@ -181,6 +181,27 @@ func TestDiscardOfWhatIsForbidden(t *testing.T) {
 	})
 }
 
+// Close does not wait for the next try to remove what may not be removed.
+func TestCloseDuringADiscard(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		_, err := c.Create(t.Context(), "/closed", nil, 0)
+		must(t, err)
+		s := session(t, c)
+		_, err = s.Create(t.Context(), "/closed/e", nil, zk.FlagEphemeral)
+		must(t, err)
+		_, err = c.SetACL(t.Context(), "/closed", zk.WorldACL(zk.PermRead|zk.PermAdmin), -1)
+		must(t, err)
+		s.Discard("/closed/e")
+		time.Sleep(time.Hour) // the pauses have grown to a minute
+		began := time.Now()
+		must(t, c.Close())
+		if took := time.Since(began); took > timeout/2 {
+			t.Errorf("Close took %v", took)
+		}
+	})
+}
+
 // Prove makes round trips until there is a proof, as after a pause that came
 // close to the deadline.
 func TestProve(t *testing.T) {

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // queueOf returns writes by name: d is a delete, c1 a create in directory 1, x
@@ -31,6 +34,24 @@ func queueOf(names string) (writes []*groupedWrite) {
 		writes = append(writes, w)
 	}
 	return writes
+}
+
+// The reads behind a batch are one request as long as that is not too large.
+func TestReadsThatShareARequest(t *testing.T) {
+	known := make(chan struct{})
+	close(known)
+	s, on := sessionAt(time.Now(), 5*time.Second, 0), &link{}
+	on.offers.of = map[wire.Op]*offered{wire.OpMultiRead: {known: known, yes: true}}
+	g := &groupCommit{session: s}
+	writes := queueOf("c1 d c22 c333")
+	writes[2].also = []Read{{Path: "/read/besides"}}
+	b := &readBehind{writes: []*groupedWrite{writes[0], writes[2], writes[3]}, shared: true}
+	size := requestHead + len(b.request().Append(nil))
+	for more, want := range map[int]bool{-1: false, 0: true, 1: true} {
+		if s.core.cfg.maxRequest = size + more; g.sharesReads(writes, on) != want {
+			t.Errorf("%d bytes, %d may be sent: shared %t", size, size+more, !want)
+		}
+	}
 }
 
 // Which writes make the next request.

@@ -2,6 +2,7 @@ package framework_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +36,36 @@ func TestObserversAreToldWhereARequestIsMade(t *testing.T) {
 			}
 			must(t, ens.ExpireSession(id))
 			time.Sleep(timeout)
+		}
+	})
+}
+
+// The reads that arm watches together, and that the end of the session leaves
+// without an answer, have failed by that.
+func TestArmedReadsAreLeftByTheEndOfTheSession(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		ended := make(chan error, 2)
+		c, network := connect(t, ens, framework.WithObserver(framework.Observer{
+			RequestEnd: func(_ context.Context, r framework.Request, result framework.RequestResult) {
+				if r.Op == "watch" {
+					ended <- result.Err
+				}
+			},
+		}))
+		release := make(chan struct{})
+		defer close(release)
+		held := testutil.NewFault(testutil.Match{Op: testutil.OpGetData}, testutil.HoldReply(release))
+		defer network.Control(held.Control)()
+		s := session(t, c)
+		go func() {
+			_, _ = arm(t, s, "/a", "/b")
+		}()
+		<-held.Hit()
+		must(t, c.Close())
+		for range 2 {
+			if err := <-ended; !errors.Is(err, framework.ErrClosed) {
+				t.Errorf("ended by %v", err)
+			}
 		}
 	})
 }

@@ -512,6 +512,44 @@ func TestAWatchThatIsArmedForNobody(t *testing.T) {
 	})
 }
 
+// A watch that is armed on the new connection already, or not sent yet, says
+// nothing of the earlier one, and does not fire when that is replaced.
+func TestWatchesOfTheNewConnectionStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, on := &session{timeout: time.Hour}, &link{}
+		h := &s.hub
+		h.session = s
+		for name, tt := range map[string]struct {
+			at    *link
+			to    *link
+			fires bool
+		}{
+			"not sent yet":                 {nil, on, false},
+			"on the new connection":        {on, on, false},
+			"on an earlier one":            {&link{}, on, true},
+			"there is no connection":       {on, nil, true},
+			"nor was there an earlier one": {nil, nil, true},
+		} {
+			w, _ := h.join(watchKey{watchData, "/" + name})
+			h.begin(w, tt.at)
+			if h.reset(tt.to); w.hasFired() != tt.fires {
+				t.Errorf("%s: fired %t", name, !tt.fires)
+			}
+			h.drop(w)
+		}
+	})
+}
+
+// What is sent behind the request that closes the session is left out and
+// reported as sent: an error would have the wire client close the connection
+// before it has read the last answer.
+func TestWritesBehindTheLastRequest(t *testing.T) {
+	l := &link{sending: make(chan struct{}, 1), closeSent: true} // a write to its Conn would panic
+	if n, err := l.Write(make([]byte, 12)); n != 12 || err != nil {
+		t.Errorf("wrote %d bytes: %v", n, err)
+	}
+}
+
 // Nothing removes watches on a path while one is being armed there, or removed,
 // and what a tree asks there waits for the last one that is being armed.
 func TestOneRequestAboutAPathAtATime(t *testing.T) {

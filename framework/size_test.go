@@ -78,6 +78,10 @@ var sized = []struct {
 		_, err := s.Watch(t.Context(), "/a/"+strings.Repeat("x", more))
 		return err
 	}},
+	{"arm", 8 + 4 + len("/a/") + 1, func(t *testing.T, _ *framework.Client, s *framework.Session, more int) error {
+		_, err := arm(t, s, "/a", "/a/"+strings.Repeat("x", more))
+		return err
+	}},
 	{"delete", 8 + 4 + len("/a/") + 4, func(t *testing.T, c *framework.Client, _ *framework.Session, more int) error {
 		return c.Delete(t.Context(), "/a/"+strings.Repeat("x", more), -1)
 	}},

@@ -1,6 +1,7 @@
 package framework_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -93,6 +94,13 @@ func used(c *framework.Client, dir string) {
 	seam.Framework.(interface {
 		Used(*framework.Client, string)
 	}).Used(c, dir)
+}
+
+// arm is the Arm that recipes have.
+func arm(t *testing.T, s *framework.Session, paths ...string) ([]seam.Armed, error) {
+	return seam.Framework.(interface {
+		Arm(context.Context, *framework.Session, ...string) ([]seam.Armed, error)
+	}).Arm(t.Context(), s, paths...)
 }
 
 // What the client has made goes as a container would. Of what others have made
