@@ -12,22 +12,22 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// armed is one caller's part of a watch of the hub, which can say more than
-// that it has fired: see Arm of package privileged.
+// armed is one caller's share of a watch of the hub. It reports more than that
+// the watch has fired: see Arm of package privileged.
 type armed struct {
 	*watch
-	fresh bool  // the read that has armed it was made for this caller
+	fresh bool  // the read that armed it was made for this caller
 	err   error // why it is not armed
 }
 
-// reading is the read that has armed a watch. It is guarded by hub.mu.
+// reading is the read that armed a watch. hub.mu guards it.
 type reading struct {
-	on    *link  // the server has a watch for it, or had none to arm since the znode is missing
-	order uint64 // the place of its answer
+	on    *link  // nil unless the read armed a watch, or found no znode
+	order uint64 // the place of its answer in the session's order
 }
 
-// arm is the Arm of package privileged. New watches are armed by reads that
-// leave together, in the order of the paths.
+// arm implements Arm of package privileged. The reads that arm new watches are
+// sent together, in the order of the paths.
 func (s *Session) arm(ctx context.Context, paths []string) (all []seam.Armed, err error) {
 	in := s.scope()
 	keys := make([]watchKey, len(paths))
@@ -77,7 +77,7 @@ func (s *Session) arm(ctx context.Context, paths []string) (all []seam.Armed, er
 	return all, nil
 }
 
-// armTogether is arm for several watches of data, in one piece.
+// armTogether is arm for several watches of data, with all reads in one piece.
 func (s *session) armTogether(all []*watch) {
 	on := s.usable() // before the trees are known: see arm
 	covered := s.beginAll(all)
@@ -113,9 +113,9 @@ func (s *session) armTogether(all []*watch) {
 	})
 }
 
-// beginAll is beginOne for several watches, and says which of them a tree
-// covers. All who take several paths take them in one order, so none waits for
-// another for good.
+// beginAll calls beginOne for several watches, and reports which of them a tree
+// covers. It takes the paths in sorted order, so that two calls cannot wait for
+// each other forever.
 func (s *session) beginAll(all []*watch) (covered []bool) {
 	order := make([]int, len(all))
 	for i := range order {

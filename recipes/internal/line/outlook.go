@@ -13,76 +13,74 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
-// A contender is granted by an event, without another list, if it knows by then
-// all that the list would say.
+// A contender is granted by an event, without another list, if it already
+// knows all that the list would say.
 //
-// Its latest list has shown its znode, and all that are ahead and conflict: A.
-// It watches its znode and those of A, on one connection, each by a read of its
-// own. Then it hears, on that connection and behind the answer for its own
-// znode, that those of A were deleted, one by one. When it hears of the last
-// one, at a moment of the ensemble's history that is called now:
+// A is the set of conflicting znodes ahead in its latest list, which also has
+// its own znode. It watches its own znode and those of A on one connection, by
+// a new read for each. After the answer for its own znode, that connection
+// reports the deletion of each znode of A. At the last deletion:
 //
-//   - Nobody in A stands. Each was in the list, and its deletion came later.
-//     Another znode with its name cannot have come: see the exceptions.
-//   - Nobody else stands ahead that conflicts. A sequential create takes a
-//     number greater than all before it in this directory, so nobody joins
-//     ahead.
-//   - Its own znode stands, the one of the list: it was created no later than
-//     the directory's latest change in that list (pzxid), and was deleted
+//   - No znode of A is left. Each was in the list, and was deleted later. A new
+//     znode with its name cannot have come: see the exceptions.
+//   - No other conflicting znode is ahead. A sequential create takes a number
+//     greater than all before it in this directory, so nobody joins ahead.
+//   - Its own znode still exists, the one of the list: it was created no later
+//     than the directory's latest change in that list (pzxid), and was deleted
 //     neither before it was read nor since. A server sends events and answers
-//     in the order of what it has applied, and the own watch has not fired.
+//     in the order in which it applies changes, and the watch has not fired.
 //   - So the directory is the list's: it was not empty in between.
 //
-// Whatever is not exactly so, means: watch again, and list. A watch of data is
-// used up by any event. So a request to release, which writes to the znode of a
-// holder or of a waiter, a reconnect, a watch that others in this session have
-// armed, and a znode that may not be read, all lead to a list.
+// In any other case the contender watches again, and lists. Any event uses up a
+// watch of data. So each of these leads to a list: a request to release, which
+// writes to the znode of a holder or a waiter; a reconnect; a watch that others
+// in this session have armed; a znode that may not be read.
 //
 // # Exceptions
 //
-// What else makes a znode in a line than a sequential create, at its end:
+// What could break this, and why it does not:
 //
-//   - A downgraded read takes the number of the write that it comes from, ours
-//     and Apache Curator's: then the writer leaves, and the read still stands
-//     ahead of all writers behind. So where a write may stand in line, a writer
-//     that had a writer ahead at its latest list always lists. So does a lock
-//     of Kazoo's: the one ahead may be a write of its read/write lock, and a
-//     read in line is ErrLayout. Once a writer sees readers alone ahead, nobody
-//     can make such a znode ahead of it. To a reader behind a writer that read
-//     is no conflict.
+//   - A downgraded read, ours or Apache Curator's, takes the number of its
+//     write. The write then leaves, and the read stays ahead of all later
+//     writers. So a writer whose latest list has a writer ahead always lists.
+//     So does a lock of Kazoo's: the znode ahead may be a write of its
+//     read/write lock, and a read in line is ErrLayout. If only readers are
+//     ahead of a writer, no such znode can come ahead of it. For a reader
+//     behind a writer that read is no conflict.
 //   - The last numbers of a directory, which servers repeat, or after which
 //     they begin again: Rule.blocker has refused a znode with one of them.
-//   - A directory that is deleted and created again, by one multi even, takes
-//     the own znode with it, which is told.
+//   - A directory that is deleted and created again, even by one multi: the
+//     contender's own znode is deleted with it, and that is an event.
 //   - A create of this session that was sent again, or is executed late, joins
 //     at the end, as any other.
 //   - A child of another layout that its name does not show (Rule.OtherLayout):
-//     where any child may be one, it lists. One that joins after the list is
-//     found at the next list, as is a child of another known layout.
-//   - A semaphore's permits are no line: who is first in line takes them by a
+//     if a child may be one, the contender lists. A child that joins after the
+//     list is found at the next list, as is a child of another known layout.
+//   - A semaphore's permits are no line: the first in line takes them by a
 //     multi that checks its own znode.
-//   - Somebody who creates a znode with the name of a contender, by hand. Like
-//     one that does so after a list, he is seen by those who come later.
+//   - A znode with the name of a contender that somebody creates by hand is
+//     seen only by later contenders, as if it were created after a list.
 //
 // # What is not told
 //
-// A server sends no event for a znode that the session may no longer read. Then
-// the own znode may be gone unheard. So it is read about once a session timeout
-// while it waits, and once after the grant: when it was held for a moment, or
-// at once if an event has granted it, and it was not read for long. A lease
-// whose znode is missing then is lost: see nodeWatch.
+// A server sends no event for a znode that the session may no longer read, so
+// the contender's own znode may be gone without an event. It is therefore read
+// about once a session timeout while the contender waits, and once after the
+// grant: at once if the last read is over half a session timeout ago, else
+// after watchDelay. If it is missing then, the lease is lost: see nodeWatch.
 //
-// A multi that deletes the znode ahead and the own one behind it grants, and
-// ends the grant with the event behind. Both are as when somebody removes a
+// A multi may delete the znode ahead and then the contender's own. The first
+// event grants, and the second ends the grant, as when somebody removes a
 // holder's znode.
 //
 // # Who hears of what
 //
-// Each watches the two contenders directly ahead. When the first in line
-// leaves, the second is granted, and the third hears of it as well. Unless its
-// latest list has shown these two alone, it lists then, while the second works.
-// So it is granted by event when that leaves. Of one that leaves at most two
-// hear, and otherwise only those who may go on.
+// A contender watches the two contenders directly ahead. Instead of them, a
+// writer watches one writer, or up to 16 readers. When the first in line
+// leaves, the second is granted, and the third hears of it. The third then
+// lists while the second works, unless its latest list has shown these two
+// alone. So it is granted by event when the second leaves. In a line without
+// readers at most two contenders hear of a deletion.
 
 // outlook is what a contender watches while it waits.
 type outlook struct {
@@ -101,8 +99,8 @@ type awaited struct {
 // that it watches the nearest, and lists.
 const mostReaders = 16
 
-// awaited returns what own waits for, which has found that blocker is the
-// nearest that it has to wait for.
+// awaited returns what own waits for. blocker is the nearest znode that it has
+// to wait for.
 func (r *Rule) awaited(own, blocker string, children []string) awaited {
 	one := awaited{names: []string{blocker}}
 	self, _ := layout.Parse(own)
@@ -143,7 +141,7 @@ func (r *Rule) mixes() bool {
 	return false
 }
 
-// watch watches what c waits for. Watches that c has already stay.
+// watch watches what c waits for. It keeps the watches that c already has.
 func (c *contender) watch(ctx context.Context, a *awaited) error {
 	o := &c.outlook
 	var paths, names []string
@@ -199,7 +197,7 @@ func (c *contender) arm(ctx context.Context, paths, names []string) error {
 	return nil
 }
 
-// outcome is what the watches of a contender say.
+// outcome says what a contender does after a look at its watches.
 type outcome int
 
 const (
@@ -208,7 +206,7 @@ const (
 	nobodyAhead
 )
 
-// news says what is to be done now, and takes out of a what has left.
+// news returns what to do now, and removes from a the znodes that are gone.
 func (c *contender) news(a *awaited) (outcome, error) {
 	o := &c.outlook
 	before := len(a.names)
@@ -240,7 +238,7 @@ func (c *contender) news(a *awaited) (outcome, error) {
 	return nobodyAhead, nil
 }
 
-// look looks, without an event, whether one is missing.
+// look reads the znodes, and reports whether an event was missed.
 func (c *contender) look(ctx context.Context, a *awaited) bool {
 	o, nearest := &c.outlook, a.names[0]
 	if !c.sess.Connected() || c.sess.Sync(ctx, child(c.queue.dir, nearest)) != nil {
@@ -255,7 +253,7 @@ func (c *contender) look(ctx context.Context, a *awaited) bool {
 	return err == nil && recheck.Happened(o.own.Changed()) || recheck.Happened(o.ahead[nearest].Changed())
 }
 
-// changed returns the channel of the own watch, and those of the nearest two.
+// changed returns the channels of c's own watch and of the nearest two.
 func (o *outlook) changed(names []string) (all [3]<-chan struct{}) {
 	if _, _, err := o.own.Read(); err == nil {
 		all[0] = o.own.Changed()
