@@ -73,7 +73,7 @@ func newWorker(w *world, id who) *worker {
 			ofRW = append(ofRW, rwlock.WithLayout(rwlock.LayoutKazoo))
 		}
 		k.rw = must(rwlock.New(k.client, path, ofRW...))
-		writer := recipes.Acquirer(k.rw.Writer())
+		writer := k.rw.Writer()
 		if w.plan.mutexes(id.client) {
 			writer = must(locks.NewMutex(k.client, path, append(ofLocks, locks.WithLayout(locks.LayoutKazoo))...))
 		}
