@@ -71,7 +71,8 @@ import (
 //
 // A multi may delete the znode ahead and then the contender's own. The first
 // event grants, and the second ends the grant, as when somebody removes a
-// holder's znode.
+// holder's znode. So it is when somebody ends the session before its timeout,
+// while the event that grants is on its way: the end of the connection follows.
 //
 // # Who hears of what
 //
