@@ -152,6 +152,20 @@ func TestDiscardUnderAPolicyOfNoRetries(t *testing.T) {
 	})
 }
 
+// forbidden makes a znode /closed/e of the client's session, which is returned.
+// The znode may not be deleted.
+func forbidden(t *testing.T, c *framework.Client) *framework.Session {
+	t.Helper()
+	_, err := c.Create(t.Context(), "/closed", nil, 0)
+	must(t, err)
+	s := session(t, c)
+	_, err = s.Create(t.Context(), "/closed/e", nil, zk.FlagEphemeral)
+	must(t, err)
+	_, err = c.SetACL(t.Context(), "/closed", zk.WorldACL(zk.PermRead|zk.PermAdmin), -1)
+	must(t, err)
+	return s
+}
+
 // A znode that may not be deleted is logged once and retried now and then. A
 // znode in line used to stay for as long as its process lived, after an
 // operator had changed an ACL and changed it back.
@@ -159,20 +173,14 @@ func TestDiscardOfWhatIsForbidden(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		log, logged := observer.New(zap.ErrorLevel)
 		c, _ := connect(t, ens, framework.WithLogger(zap.New(log)))
-		_, err := c.Create(t.Context(), "/closed", nil, 0)
-		must(t, err)
-		s := session(t, c)
-		_, err = s.Create(t.Context(), "/closed/e", nil, zk.FlagEphemeral)
-		must(t, err)
-		_, err = c.SetACL(t.Context(), "/closed", zk.WorldACL(zk.PermRead|zk.PermAdmin), -1)
-		must(t, err)
+		s := forbidden(t, c)
 		ens.ResetRequests()
 		s.Discard("/closed/e")
 		time.Sleep(time.Hour)
 		if got := ens.Requests()[testutil.OpDelete]; got < 10 || got > 70 || logged.Len() != 1 {
 			t.Errorf("%d tries of what is forbidden, said %d times", got, logged.Len())
 		}
-		_, err = c.SetACL(t.Context(), "/closed", zk.WorldACL(zk.PermAll), -1)
+		_, err := c.SetACL(t.Context(), "/closed", zk.WorldACL(zk.PermAll), -1)
 		must(t, err)
 		time.Sleep(time.Minute)
 		if ens.Exists("/closed/e") {
@@ -185,13 +193,7 @@ func TestDiscardOfWhatIsForbidden(t *testing.T) {
 func TestCloseDuringADiscard(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
-		_, err := c.Create(t.Context(), "/closed", nil, 0)
-		must(t, err)
-		s := session(t, c)
-		_, err = s.Create(t.Context(), "/closed/e", nil, zk.FlagEphemeral)
-		must(t, err)
-		_, err = c.SetACL(t.Context(), "/closed", zk.WorldACL(zk.PermRead|zk.PermAdmin), -1)
-		must(t, err)
+		s := forbidden(t, c)
 		s.Discard("/closed/e")
 		time.Sleep(time.Hour) // the pauses have grown to a minute
 		began := time.Now()
