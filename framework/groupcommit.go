@@ -98,6 +98,10 @@ type groupedWrite struct {
 	also   []Read          // what is read with the list behind a create, with absolute paths
 	behind *readBehind     // that was sent behind it last, once it is answered; nil: nothing was
 	made   string          // the path, once a create has succeeded
+
+	instead  string        // of a create: see CreateProtectedInstead; empty: of no znode
+	replaces *groupedWrite // the delete of that znode, if it was in the queue before the create
+	in       *flight       // what it is part of; nil: of none yet, or it is sent alone
 	next   chan step       // what it has to do next; there is never more than one
 
 	patience <-chan time.Time // until then it waits for another write; nil: it does not wait
@@ -163,11 +167,23 @@ func (g *groupCommit) enqueue(w *groupedWrite, alone bool) {
 	if alone || cfg.noBatching || refused && w.isCreate() || operationSize(w.op) > cfg.maxRequest/batchShare {
 		w.next <- step{alone: true}
 	} else {
+		w.replaces = g.deleteLocked(w.instead)
 		g.queue = append(g.queue, w)
 	}
 	if w.patience == nil {
 		g.dispatchLocked()
 	}
+}
+
+// deleteLocked returns the delete of a znode that is in the queue, nil if none
+// is. It is one of the last.
+func (g *groupCommit) deleteLocked(path string) *groupedWrite {
+	for _, w := range slices.Backward(g.queue) {
+		if path != "" && w.path == path && !w.isCreate() {
+			return w
+		}
+	}
+	return nil
 }
 
 func (g *groupCommit) dispatch() {
@@ -264,6 +280,7 @@ func (g *groupCommit) takeLocked() *flight {
 				return false
 			}
 			room -= size
+			w.in = f
 			f.writes = append(f.writes, w)
 			if creates {
 				dirs[w.dir] = struct{}{}
@@ -341,7 +358,7 @@ func (g *groupCommit) answered(w *groupedWrite, err error) {
 	g.note(w, err)
 	switch {
 	case err != nil || w.behind == nil: // w.behind may not be set yet after an error
-		w.next <- step{made: made{path: w.made}, err: err}
+		w.next <- step{made: made{path: w.made, next: err == nil && w.isNext()}, err: err}
 	case w.behind.writes[0] == w:
 		w.next <- step{read: w.behind}
 	}
@@ -372,7 +389,7 @@ func (g *groupCommit) sendAlone(w *groupedWrite) {
 		w.next <- step{err: zk.ErrNoServer}
 		return
 	}
-	w.behind = nil // a batch that was refused has created nothing
+	w.behind, w.in = nil, nil // a batch that was refused has created nothing
 	err := g.exchange(w, func(on *link) { g.readBehind([]*groupedWrite{w}, on) })
 	g.answered(w, err)
 }

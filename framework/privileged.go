@@ -29,7 +29,12 @@ func (forEngine) Unhurried(s *Session) *Session {
 }
 
 func (forEngine) CreateProtectedAndRead(ctx context.Context, s *Session, dir, name string, data []byte, flags int32, acl []zk.ACL, also ...Read) (Created, []ReadResult, error) {
-	return s.createProtected(ctx, dir, name, data, flags, acl, also)
+	created, found, err := s.createProtected(ctx, dir, name, data, flags, acl, also, "")
+	return created, found.also, err
+}
+
+func (forEngine) CreateProtectedInstead(ctx context.Context, s *Session, dir, name string, data []byte, flags int32, acl []zk.ACL, replaced string) (_ Created, next bool, err error) {
+	return s.createInstead(ctx, dir, name, data, flags, acl, replaced)
 }
 
 func (forEngine) StartDelete(ctx context.Context, s *Session, path string, patient bool) (finish func() error) {

@@ -50,53 +50,58 @@ type Created struct {
 // soon as it appears, as long as the session lives. zk.ErrNoNode means that dir
 // is missing.
 func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []byte, flags int32, acl ...zk.ACL) (Created, error) {
-	made, _, err := s.createProtected(ctx, dir, name, data, flags, acl, nil)
+	made, _, err := s.createProtected(ctx, dir, name, data, flags, acl, nil, "")
 	return made, err
 }
 
-// createProtected is CreateProtectedAndRead of package
-// recipes/internal/privileged.
-func (s *Session) createProtected(ctx context.Context, dir, name string, data []byte, flags int32, acl []zk.ACL, also []Read) (Created, []ReadResult, error) {
+// createProtected is CreateProtected. It reads also behind the list, and may
+// replace the znode at the path instead, if that is not empty.
+func (s *Session) createProtected(ctx context.Context, dir, name string, data []byte, flags int32, acl []zk.ACL, also []Read, instead string) (Created, made, error) {
 	w := s.scope()
 	unprotected := layout.Join(dir, name)
 	if err := ValidatePath(unprotected); err != nil {
-		return Created{}, nil, &opError{op: opNameCreate, path: unprotected, err: err}
+		return Created{}, made{}, &opError{op: opNameCreate, path: unprotected, err: err}
 	}
 	if len(acl) == 0 {
 		acl = w.core.cfg.acl
 	}
 	size := textSize(w.root.fix(unprotected)) + layout.ProtectionSize + createSize(data, acl)
 	if err := w.core.cfg.fits(size); err != nil {
-		return Created{}, nil, &opError{op: opNameCreate, path: unprotected, err: err}
+		return Created{}, made{}, &opError{op: opNameCreate, path: unprotected, err: err}
 	}
 	full := make([]Read, len(also))
 	for i, r := range also {
 		full[i] = Read{Path: w.root.fix(r.Path), Children: r.Children}
 	}
+	if instead != "" {
+		instead = w.root.fix(instead)
+	}
 	var found made
 	err := w.do(ctx, opNameCreate, dir, repeatable, func(a *attempt) (err error) {
-		p := protectedCreate{session: s.session(), dir: w.root.fix(dir), id: random.ID(), unhurried: s.unhurried}
+		p := protectedCreate{session: s.session(), dir: w.root.fix(dir), id: random.ID(), also: full, instead: instead, unhurried: s.unhurried}
 		path := layout.Join(p.dir, layout.Protect(p.id, name))
-		found, err = p.create(ctx, a, &zk.CreateRequest{Path: path, Data: data, Flags: flags, Acl: acl}, full)
+		found, err = p.create(ctx, a, &zk.CreateRequest{Path: path, Data: data, Flags: flags, Acl: acl})
 		return err
 	})
 	if err != nil {
-		return Created{}, nil, err
+		return Created{}, made{}, err
 	}
-	return Created{Path: w.root.unfix(found.path), Children: found.names, Stat: found.stat}, found.also, nil
+	return Created{Path: w.root.unfix(found.path), Children: found.names, Stat: found.stat}, found, nil
 }
 
 // protectedCreate is one try of a protected create.
 type protectedCreate struct {
 	session   *session
 	dir, id   string
-	unhurried bool // see Session.Unhurried
+	also      []Read // see groupedWrite
+	instead   string // the same
+	unhurried bool   // see Session.Unhurried
 }
 
-func (p *protectedCreate) create(ctx context.Context, a *attempt, op *zk.CreateRequest, also []Read) (made, error) {
+func (p *protectedCreate) create(ctx context.Context, a *attempt, op *zk.CreateRequest) (made, error) {
 	s := p.session
 	write := newGroupedWrite(ctx, op)
-	write.also = also
+	write.also, write.instead = p.also, p.instead
 	patience := ctx
 	if p.unhurried {
 		patience = context.Background()

@@ -31,6 +31,8 @@ import (
 //   - Each read has an error of its own. A list that fails is no error of the
 //     create: the caller lists again.
 //
+// A create that replaces a znode of its directory needs no list: see replace.go.
+//
 // The reads have no goroutine. The caller of one of the creates waits for the
 // answer, and passes the lists on to the others.
 
@@ -46,6 +48,7 @@ type made struct {
 	path string
 	listing
 	also []ReadResult // see groupedWrite.also; nil: not read
+	next bool         // see groupedWrite.isNext
 }
 
 // listing is an answer to a list of a directory.
@@ -73,7 +76,7 @@ func (g *groupCommit) readBehind(writes []*groupedWrite, on *link) {
 	share := g.sharesReads(writes, on)
 	for _, w := range writes {
 		switch {
-		case !w.isCreate():
+		case !w.wantsList():
 		case share && !g.isLarge(w.dir):
 			shared = append(shared, w)
 		default:
@@ -110,7 +113,7 @@ func (b *readBehind) sent() {
 func (g *groupCommit) sharesReads(writes []*groupedWrite, on *link) bool {
 	reads, size := 0, operationHead
 	for _, w := range writes {
-		if w.isCreate() {
+		if w.wantsList() {
 			reads += 1 + len(w.also)
 			size += 2 * readSize(w.dir)
 			for _, r := range w.also {

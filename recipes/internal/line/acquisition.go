@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -219,13 +220,12 @@ const joinTries = 10
 func (a *acquisition) create(sess *framework.Session) (*contender, error) {
 	q := a.queue
 	for try := 1; ; try++ {
-		created, room, err := privileged.Framework.CreateProtectedAndRead(a.ctx, sess, q.dir, q.rule.Base, q.cfg.Data,
-			zk.FlagEphemeral|zk.FlagSequence, q.cfg.ACL, q.rule.Permits.reads()...)
+		c, err := a.createOnce(sess)
 		if err == nil {
 			if !q.rule.PersistentDir {
 				privileged.Framework.Used(q.client, q.dir)
 			}
-			return newContender(q, sess, created, room), nil
+			return c, nil
 		}
 		if !errors.Is(err, zk.ErrNoNode) || try == joinTries {
 			return nil, err
@@ -234,6 +234,43 @@ func (a *acquisition) create(sess *framework.Session) (*contender, error) {
 			return nil, err
 		}
 	}
+}
+
+// createOnce creates the znode in line. Where it replaces one that stood alone
+// in line, and nobody has joined since, it knows without a list that it is
+// alone.
+func (a *acquisition) createOnce(sess *framework.Session) (*contender, error) {
+	const flags = zk.FlagEphemeral | zk.FlagSequence
+	q := a.queue
+	before := a.leavingAlone()
+	if before == nil {
+		created, room, err := privileged.Framework.CreateProtectedAndRead(a.ctx, sess, q.dir, q.rule.Base, q.cfg.Data, flags, q.cfg.ACL,
+			q.rule.Permits.reads()...)
+		if err != nil {
+			return nil, err
+		}
+		return newContender(q, sess, created, room), nil
+	}
+	created, alone, err := privileged.Framework.CreateProtectedInstead(a.ctx, sess, q.dir, q.rule.Base, q.cfg.Data, flags, q.cfg.ACL, before.path)
+	if err != nil {
+		return nil, err
+	}
+	c := newContender(q, sess, created, nil)
+	if alone {
+		c.children, c.dir = []string{c.name}, before.rank.Dir
+	}
+	return c, nil
+}
+
+// leavingAlone returns the latest grant that is leaving this directory, and
+// whose znode stood alone in it when it was granted; nil if there is none.
+func (a *acquisition) leavingAlone() *grant {
+	for _, z := range slices.Backward(a.leaving) {
+		if g := z.removal.alone; g != nil && g.queue.dir == a.queue.dir {
+			return g
+		}
+	}
+	return nil
 }
 
 func (a *acquisition) makeDir() error {

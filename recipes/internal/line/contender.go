@@ -188,7 +188,7 @@ func (c *contender) claim(ctx context.Context) (*grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &grant{queue: c.queue, sess: c.sess, name: c.name, path: c.path, rank: c.rank()}
+	g := &grant{queue: c.queue, sess: c.sess, name: c.name, path: c.path, rank: c.rank(), alone: len(c.children) == 1}
 	if contended || byEvent {
 		g.contention = contention{known: contested, assumed: byEvent, at: time.Now()}
 	}

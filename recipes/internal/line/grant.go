@@ -22,6 +22,7 @@ type grant struct {
 	name   string
 	path   string // in the queue's view of the client
 	rank   Rank
+	alone  bool   // the latest list before it was granted has shown no other child
 	unhold func() // ends the session's interest in it
 
 	// Guarded by queue.mu.
@@ -200,6 +201,9 @@ func (g *grant) removeLocked(ctx context.Context) *removal {
 	g.removal = r
 	g.queue.registry.addLeaving(g.queue.key.path, leavingZnode{g.name, r})
 	if r.async {
+		if g.alone {
+			r.alone = g
+		}
 		patient := g.contention.known != contested
 		g.queue.later(func() { g.removeBehind(ctx, r, patient) })
 	} else {

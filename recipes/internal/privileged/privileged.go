@@ -41,6 +41,13 @@ var Framework = seam.Framework.(interface {
 	// it, the answers would be large, or the answer that shows the znode did not
 	// come. Each result has an error of its own.
 	CreateProtectedAndRead(ctx context.Context, s *framework.Session, dir, name string, data []byte, flags int32, acl []zk.ACL, also ...framework.Read) (framework.Created, []framework.ReadResult, error)
+	// CreateProtectedInstead is Session.CreateProtected of a sequential znode,
+	// after StartDelete of another one in dir, at the path replaced. If the delete
+	// was not sent yet, both are one transaction where possible, and there is no
+	// list: Children and Stat are nil. next then says whether the new znode's
+	// number is the next one, so that nothing was created in dir in between. If
+	// they are not one transaction, there is a list.
+	CreateProtectedInstead(ctx context.Context, s *framework.Session, dir, name string, data []byte, flags int32, acl []zk.ACL, replaced string) (_ framework.Created, next bool, err error)
 	// StartDelete begins to delete the znode at path, whatever its version, and
 	// returns at once. Of ctx only the values are used, for the observers; it may
 	// be nil. No create of a contender that is asked for later in this session is

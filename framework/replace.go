@@ -1,0 +1,54 @@
+package framework
+
+import (
+	"context"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+)
+
+// A client that releases a lock and acquires it again, without a wait for the
+// release, deletes one znode and creates another in the same directory. If both
+// are one transaction, the number of the new znode says all that a list would:
+//
+//   - A directory counts the znodes that are created in it, sequential or not,
+//     and gives the count to sequential ones as their number. A refused create
+//     is not counted.
+//   - The old znode existed until the transaction. So the directory has stood
+//     since the old one was created, and has counted on.
+//   - So if the number of the new znode is the next after that of the old one,
+//     no znode was created in the directory in between.
+//
+// Whoever knows that the old znode was once alone in the directory then knows
+// that the new one is, and has no need of a list. If the number is another one,
+// or if the two were not one transaction after all, it has to list.
+
+// createInstead is CreateProtectedInstead of package
+// recipes/internal/privileged.
+func (s *Session) createInstead(ctx context.Context, dir, name string, data []byte, flags int32, acl []zk.ACL, replaced string) (_ Created, next bool, err error) {
+	created, found, err := s.createProtected(ctx, dir, name, data, flags, acl, nil, replaced)
+	return created, found.next, err
+}
+
+// isReplacement reports whether w is in one request with the delete of the
+// znode that it replaces.
+func (w *groupedWrite) isReplacement() bool {
+	return w.in != nil && w.replaces != nil && w.replaces.in == w.in
+}
+
+// wantsList reports whether a list has to be sent behind w.
+func (w *groupedWrite) wantsList() bool { return w.isCreate() && !w.isReplacement() }
+
+// isNext reports whether w, which was executed, has replaced a znode, and no
+// znode was created in their directory in between.
+func (w *groupedWrite) isNext() bool {
+	if !w.isReplacement() {
+		return false
+	}
+	_, old := layout.Split(w.instead)
+	_, own := layout.Split(w.made)
+	before, known := layout.Parse(old)
+	after, ok := layout.Parse(own)
+	return ok && known && after.Seq == before.Seq+1
+}
