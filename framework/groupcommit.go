@@ -216,7 +216,8 @@ func (g *groupCommit) await(w *groupedWrite) (made, error) {
 }
 
 // dispatchLocked takes from the queue what may be sent now. Of each request,
-// the caller of its first write sends it.
+// the caller of its last write sends it: often that is the one that has just
+// come, and need not be woken up.
 func (g *groupCommit) dispatchLocked() {
 	for len(g.queue) > 0 && g.leaving == nil {
 		if !g.session.isReady() {
@@ -234,7 +235,7 @@ func (g *groupCommit) dispatchLocked() {
 		}
 		g.leaving = f
 		g.countLocked(f, 1)
-		f.writes[0].next <- step{send: f}
+		f.writes[len(f.writes)-1].next <- step{send: f}
 	}
 }
 
