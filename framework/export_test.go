@@ -10,9 +10,17 @@ import (
 // UnderWay is how many requests with creates may be under way in a session.
 const UnderWay = underWay
 
-// StartDelete and Attach are what forEngine has.
+// StartDelete, CreateInstead and Attach are what forEngine has.
 func (s *Session) StartDelete(ctx context.Context, path string) (finish func() error) {
 	return s.startDelete(ctx, path, false)
+}
+
+func (s *Session) StartDeletePatiently(ctx context.Context, path string) (finish func() error) {
+	return s.startDelete(ctx, path, true)
+}
+
+func (s *Session) CreateInstead(ctx context.Context, dir, name string, data []byte, flags int32, path string) (_ Created, next bool, err error) {
+	return s.createInstead(ctx, dir, name, data, flags, nil, path)
 }
 
 func (c *Client) Attach(key any, newValue func() any) any { return c.attach(key, newValue) }

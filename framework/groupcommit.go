@@ -102,7 +102,7 @@ type groupedWrite struct {
 	instead  string        // of a create: see CreateProtectedInstead; empty: of no znode
 	replaces *groupedWrite // the delete of that znode, if it was in the queue before the create
 	in       *flight       // what it is part of; nil: of none yet, or it is sent alone
-	next   chan step       // what it has to do next; there is never more than one
+	next     chan step     // what it has to do next; there is never more than one
 
 	patience <-chan time.Time // until then it waits for another write; nil: it does not wait
 }
@@ -390,7 +390,8 @@ func (g *groupCommit) sendAlone(w *groupedWrite) {
 		w.next <- step{err: zk.ErrNoServer}
 		return
 	}
-	w.behind, w.in = nil, nil // a batch that was refused has created nothing
+	w.behind = nil // a batch that was refused has created nothing
+	w.in = nil
 	err := g.exchange(w, func(on *link) { g.readBehind([]*groupedWrite{w}, on) })
 	g.answered(w, err)
 }

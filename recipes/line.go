@@ -34,8 +34,8 @@ import (
 // itself, and carries fencing tokens.
 //
 // An uncontended Acquire costs a create and a list, in one round trip, and
-// Release a delete, which WithAsyncRelease does not wait for. A contended
-// Acquire costs two watches more, of its znode and of the contender ahead, and
+// Release a delete, which WithAsyncRelease does not wait for, and which can
+// share a request with the next create. A contended Acquire costs two watches more, of its znode and of the contender ahead, and
 // no request when that leaves: the event grants. With more than one ahead it
 // costs a third watch and at most a list for each that leaves before the last.
 // After any other change of a znode that it watches, and after a reconnect, it

@@ -17,6 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -24,7 +25,8 @@ import (
 var async = recipes.WithAsyncRelease()
 
 // The delete of a cycle and the create of the next one, of the same lock or of
-// another one, are one transaction.
+// another one, are one transaction. If it is the same lock, which nobody else
+// uses, it needs no list.
 func TestAsyncReleaseSharesATransactionWithTheNextCreate(t *testing.T) {
 	for _, many := range []int{1, 2} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
@@ -37,11 +39,21 @@ func TestAsyncReleaseSharesATransactionWithTheNextCreate(t *testing.T) {
 			time.Sleep(time.Second)
 			const cycles = 10
 			w.ResetRequests()
+			lists := cycles
+			if many == 1 {
+				lists = 1
+			}
+			var latest recipes.Token
 			for i := range cycles {
-				bubble.Release(t, bubble.Acquire(t, t.Context(), locks[i%many]))
+				l := bubble.Acquire(t, t.Context(), locks[i%many])
+				if many == 1 && l.Token().Compare(latest) <= 0 {
+					t.Errorf("token %v after %v", l.Token(), latest)
+				}
+				latest = l.Token()
+				bubble.Release(t, l)
 			}
 			time.Sleep(time.Minute) // no request follows later
-			want := map[testutil.Op]int{testutil.OpCreate: 1, testutil.OpMulti: cycles - 1, testutil.OpGetChildren2: cycles, testutil.OpDelete: 1}
+			want := map[testutil.Op]int{testutil.OpCreate: 1, testutil.OpMulti: cycles - 1, testutil.OpGetChildren2: lists, testutil.OpDelete: 1}
 			if got := w.Cost(); !maps.Equal(got, want) {
 				t.Errorf("%d locks: requests of %d cycles: %v, want %v", many, cycles, got, want)
 			}
@@ -50,6 +62,28 @@ func TestAsyncReleaseSharesATransactionWithTheNextCreate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A writer that replaces a reader of its process waits for the readers beside
+// that one, although its number is the next one.
+func TestAWriterReplacesAReader(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		lock := func(c *framework.Client) *rwlock.RWLock {
+			l, err := rwlock.New(c, lockPath, async)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		ours, other := lock(w.Connect("a")), lock(w.Connect("b"))
+		beside := bubble.Acquire(t, t.Context(), other.Reader())
+		bubble.ReleaseAtOnce(t, bubble.Acquire(t, t.Context(), ours.Reader()))
+		writing := bubble.Acquiring(t.Context(), ours.Writer())
+		bubble.Pending(t, writing)
+		bubble.ReleaseAtOnce(t, beside)
+		bubble.ReleaseAtOnce(t, bubble.Granted(t, writing).Lease)
+		w.NothingLeft(lockPath)
+	})
 }
 
 // A delete that no create follows is sent after a millisecond, and at once if

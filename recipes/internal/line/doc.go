@@ -77,7 +77,9 @@
 // to be sent again, it may: then it waits for that removal, and so does a try,
 // which is not busy because of it. The registry has the removals that are under
 // way. An acquisition notes them before each look at the line: the old znode
-// may have left when the answer is read. If the removal fails, the session goes
+// may have left when the answer is read. Where that stood alone in line when it
+// was granted, and the new znode replaces it, the number of the new one can say
+// that it is alone as well: framework/replace.go. Then there is no list. If the removal fails, the session goes
 // on trying, and the znode is like any other ahead. The old grant and the new
 // one share nothing else.
 //

@@ -14,6 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -78,7 +79,11 @@ func recreatedAtRandom(t *testing.T, w *bubble.World, seed uint64) {
 	for i := range 3 {
 		name := fmt.Sprint("c", i)
 		c := w.Connect(name, framework.WithSessionTimeout(3*time.Second))
-		a := mutexOf(t, c)
+		var opts []locks.Option
+		if i > 0 { // these come back at once
+			opts = append(opts, async)
+		}
+		a := mutexOf(t, c, opts...)
 		network, draw := w.ClientNet(name), rand.New(rand.NewPCG(seed, uint64(i)))
 		network.Latency(time.Duration(draw.IntN(5000))*time.Microsecond, time.Duration(draw.IntN(5000))*time.Microsecond)
 		working.Go(func() {
