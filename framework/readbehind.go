@@ -30,8 +30,7 @@ import (
 //     request that was not answered: perhaps the answer was too large.
 //   - Each read has an error of its own. A list that fails is no error of the
 //     create: the caller lists again.
-//
-// A create that replaces a znode of its directory needs no list: see replace.go.
+//   - A create that replaces another znode has no list: see replace.go.
 //
 // The reads have no goroutine. The caller of one of the creates waits for the
 // answer, and passes the lists on to the others.

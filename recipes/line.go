@@ -35,12 +35,13 @@ import (
 //
 // An uncontended Acquire costs a create and a list, in one round trip, and
 // Release a delete, which WithAsyncRelease does not wait for, and which can
-// share a request with the next create. A contended Acquire costs two watches more, of its znode and of the contender ahead, and
-// no request when that leaves: the event grants. With more than one ahead it
-// costs a third watch and at most a list for each that leaves before the last.
-// After any other change of a znode that it watches, and after a reconnect, it
-// watches and lists again. Each session timeout that it waits costs a sync and
-// two reads. Where the znode is handed off in-process, it costs nothing.
+// share a request with the next create. A contended Acquire costs two watches
+// more, of its znode and of the contender ahead, and no request when that
+// leaves: the event grants. With more than one ahead it costs a third watch and
+// at most a list for each that leaves before the last. After any other change
+// of a znode that it watches, and after a reconnect, it watches and lists
+// again. Each session timeout that it waits costs a sync and two reads. Where
+// the znode is handed off in-process, it costs nothing.
 type Line struct {
 	line      *line.Line
 	pkg       string // the prefix of errors

@@ -79,9 +79,9 @@
 // way. An acquisition notes them before each look at the line: the old znode
 // may have left when the answer is read. Where that stood alone in line when it
 // was granted, and the new znode replaces it, the number of the new one can say
-// that it is alone as well: framework/replace.go. Then there is no list. If the removal fails, the session goes
-// on trying, and the znode is like any other ahead. The old grant and the new
-// one share nothing else.
+// that it is alone as well: framework/replace.go. Then there is no list. If the
+// removal fails, the session goes on trying, and the znode is like any other
+// ahead. The old grant and the new one share nothing else.
 //
 // A contender is in the registry from when its last waiter leaves, even if its
 // create is still under way. So a try that the same caller makes next is not
