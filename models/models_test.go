@@ -21,7 +21,7 @@ func TestModels(t *testing.T) {
 		t.Run(strings.TrimSuffix(m.file, ".pml"), func(t *testing.T) {
 			t.Parallel()
 			checkRuns(t, m, s)
-			checkVariants(t, m)
+			checkVariants(t, m, s)
 		})
 	}
 }
@@ -90,11 +90,11 @@ func checkReached(t *testing.T, m *model, results []result) {
 	}
 }
 
-func checkVariants(t *testing.T, m *model) {
+func checkVariants(t *testing.T, m *model, s size) {
 	t.Helper()
 	for _, v := range m.variants {
 		t.Run(v.flag, func(t *testing.T) {
-			what, how := refute(t, m, v)
+			what, how := refute(t, m, v, s)
 			if strings.TrimSpace(how) == "" {
 				t.Error("the counterexample has no step that can be read")
 			}
