@@ -40,21 +40,30 @@ func BenchmarkHandOver(b *testing.B) {
 		{"10-working-5ms", 10, 5 * time.Millisecond, 0},
 		{"100-working-5ms", 100, 5 * time.Millisecond, 0},
 		{"1-over-1ms", 1, 0, time.Millisecond},
+		{"1-proving", 1, briefSession * 11 / 20, 0},
 	} {
 		b.Run(line.name, func(b *testing.B) {
 			onEachServer(b, func(b *testing.B, servers string) {
 				if line.delay > 0 {
 					servers = slowWay(b, servers, line.delay)
 				}
-				handOver(b, servers, line.waiters, line.work)
+				session := longSession
+				if line.work > briefSession/2 {
+					session = briefSession
+				}
+				handOver(b, servers, line.waiters, line.work, session)
 			})
 		})
 	}
 }
 
-func handOver(b *testing.B, servers string, waiters int, work time.Duration) {
+// briefSession is a session timeout that a waiter can wait for: after half of
+// it, it also has to prove its session.
+const briefSession = 2 * time.Second
+
+func handOver(b *testing.B, servers string, waiters int, work, session time.Duration) {
 	q := newQueue(b)
-	held := q.form(servers, "/locks/ours", waiters+1)
+	held := q.form(servers, "/locks/ours", waiters+1, framework.WithSessionTimeout(session))
 	defer q.leave()
 	bare := newBareLine(b, servers, waiters)
 
