@@ -22,8 +22,8 @@ func BenchmarkLine(b *testing.B) {
 				for b.Loop() {
 					front := layout.NewFront(layout.Node{Seq: int32(self.seq)}, children, layout.Set{Family: layout.CuratorLock})
 					last, err := front.Last(func(layout.Node) (bool, error) { return true, nil })
-					if (last == "") != (self.seq == 0) || err != nil || front.Conflict != "" {
-						b.Fatal(last, err, front.Conflict)
+					if (last == "") != (self.seq == 0) || err != nil || front.Other != "" {
+						b.Fatal(last, err, front.Other)
 					}
 				}
 			})

@@ -10,9 +10,9 @@ import (
 // its predecessor. So NewFront makes one pass, and neither sorts nor copies the
 // line.
 type Front struct {
-	Joined   bool   // the list shows self
-	Twins    bool   // two exclusive contenders have the same number: see the function Twins
-	Conflict string // the first child, anywhere in the list, that belongs to another set; or empty
+	Joined bool   // the list shows self
+	Twins  bool   // two exclusive contenders have the same number: see the function Twins
+	Other  string // the first child, anywhere in the list, that belongs to another set; or empty
 
 	self     Node
 	children []string
@@ -38,7 +38,7 @@ func (p position) compare(q position) int {
 func NewFront(self Node, children []string, set Set) Front {
 	f := Front{self: self, children: children, set: set}
 	var exclusive distances
-	f.Conflict = f.each(func(p position) (more bool) {
+	f.Other = f.each(func(p position) (more bool) {
 		f.Joined = f.Joined || p.name == self.Name
 		if p.mode == Exclusive {
 			exclusive.add(p.distance)

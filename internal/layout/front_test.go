@@ -49,7 +49,7 @@ func TestFront(t *testing.T) {
 		last, err := front.Last(rule(&asked))
 		want := sortedFront(self, children, set)
 		wantLast, wantErr := want.last(self, rule(&askedSorted))
-		if front.Joined != want.joined || front.Twins != want.twins || front.Conflict != want.conflict {
+		if front.Joined != want.joined || front.Twins != want.twins || front.Other != want.conflict {
 			t.Fatalf("front = %+v\nwant %+v", front, want)
 		}
 		most := rapid.IntRange(2, 5).Draw(t, "most")

@@ -208,8 +208,8 @@ func TestDowngradedReadStandsBehindItsWriter(t *testing.T) {
 			t.Errorf("the front of %q: %+v; the last is %q, %v", self.Name, front, last, err)
 		}
 	}
-	if front := layout.NewFront(line[0], []string{write, "latch-0000000009"}, layout.Set{Family: layout.CuratorRW}); front.Conflict != "latch-0000000009" {
-		t.Errorf("conflict behind = %q", front.Conflict)
+	if front := layout.NewFront(line[0], []string{write, "latch-0000000009"}, layout.Set{Family: layout.CuratorRW}); front.Other != "latch-0000000009" {
+		t.Errorf("conflict behind = %q", front.Other)
 	}
 }
 
@@ -445,7 +445,7 @@ func FuzzLine(f *testing.F) {
 		}
 		own, _ := layout.Parse(self)
 		front := layout.NewFront(own, children, set)
-		if !front.Joined || front.Conflict != conflict {
+		if !front.Joined || front.Other != conflict {
 			t.Errorf("front %+v of %q", front, self)
 		}
 		want := slices.DeleteFunc(inLine, func(name string) bool {

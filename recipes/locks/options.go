@@ -26,7 +26,8 @@ const (
 	// directory is no container then but stays: they rely on it once they have
 	// seen it. Data should be UTF-8, or their contenders() fails. A Kazoo Lock
 	// does not see Kazoo's readers: if one of those is in line, Acquire fails with
-	// recipes.ErrLayout.
+	// recipes.ErrLayout. A contender that waits lists the directory before each
+	// grant: no event grants here.
 	LayoutKazoo
 )
 

@@ -110,7 +110,7 @@ func errConflictingLayout(name string) error {
 func (r *Rule) blocker(own string, children []string) (blocker string, err error) {
 	self, _ := layout.Parse(own)
 	front := layout.NewFront(self, children, r.Set)
-	if err := errConflictingLayout(front.Conflict); err != nil {
+	if err := errConflictingLayout(front.Other); err != nil {
 		return "", err
 	}
 	if !front.Joined {
