@@ -87,7 +87,7 @@ func plausible(t *testing.T, method string, at int, in reflect.Type) reflect.Val
 	case reflect.TypeFor[context.Context]():
 		return reflect.ValueOf(t.Context())
 	case reflect.TypeFor[string]():
-		if method == "CreateProtected" && at > 1 { // the name behind the directory
+		if method == "CreateProtected" && at > 1 || method == "CreateInstead" && at == 2 { // the name behind the directory
 			return reflect.ValueOf("a")
 		}
 		return reflect.ValueOf("/a")
