@@ -167,23 +167,14 @@ func (g *groupCommit) enqueue(w *groupedWrite, alone bool) {
 	if alone || cfg.noBatching || refused && w.isCreate() || operationSize(w.op) > cfg.maxRequest/batchShare {
 		w.next <- step{alone: true}
 	} else {
-		w.replaces = g.deleteLocked(w.instead)
+		if w.instead != "" {
+			w.replaces = g.deleteLocked(w.instead)
+		}
 		g.queue = append(g.queue, w)
 	}
 	if w.patience == nil {
 		g.dispatchLocked()
 	}
-}
-
-// deleteLocked returns the delete of a znode that is in the queue, nil if none
-// is. It is one of the last.
-func (g *groupCommit) deleteLocked(path string) *groupedWrite {
-	for _, w := range slices.Backward(g.queue) {
-		if path != "" && w.path == path && !w.isCreate() {
-			return w
-		}
-	}
-	return nil
 }
 
 func (g *groupCommit) dispatch() {

@@ -54,8 +54,9 @@ func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []
 	return made, err
 }
 
-// createProtected is CreateProtected. It reads also behind the list, and may
-// replace the znode at the path instead, if that is not empty.
+// createProtected is CreateProtected. Behind the list it does the reads also.
+// instead is the path of a znode whose delete has begun, or empty: see
+// replace.go.
 func (s *Session) createProtected(ctx context.Context, dir, name string, data []byte, flags int32, acl []zk.ACL, also []Read, instead string) (Created, made, error) {
 	w := s.scope()
 	unprotected := layout.Join(dir, name)

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"context"
+	"slices"
 
 	"github.com/go-zookeeper/zk"
 
@@ -13,8 +14,9 @@ import (
 // are one transaction, the number of the new znode says all that a list would:
 //
 //   - A directory counts the znodes that are created in it, sequential or not,
-//     and gives the count to sequential ones as their number. A refused create
-//     is not counted.
+//     and gives the count to sequential ones as their number. What is refused is
+//     not counted (before ZooKeeper 3.4.6 a refused multi could set the count
+//     back: ZOOKEEPER-1624).
 //   - The old znode existed until the transaction. So the directory has stood
 //     since the old one was created, and has counted on.
 //   - So if the number of the new znode is the next after that of the old one,
@@ -23,6 +25,10 @@ import (
 // Whoever knows that the old znode was once alone in the directory then knows
 // that the new one is, and has no need of a list. If the number is another one,
 // or if the two were not one transaction after all, it has to list.
+//
+// This trusts the number in the answer. A list would show that the server has
+// answered with a wrong one; here that is seen only when the holder's znode is
+// read for its watch.
 
 // createInstead is CreateProtectedInstead of package
 // recipes/internal/privileged.
@@ -46,9 +52,18 @@ func (w *groupedWrite) isNext() bool {
 	if !w.isReplacement() {
 		return false
 	}
-	_, old := layout.Split(w.instead)
-	_, own := layout.Split(w.made)
-	before, known := layout.Parse(old)
-	after, ok := layout.Parse(own)
-	return ok && known && after.Seq == before.Seq+1
+	_, name := layout.Split(w.instead)
+	old, known := layout.Parse(name)
+	return known && w.made == w.path+layout.FormatSequence(old.Seq+1)
+}
+
+// deleteLocked returns the delete of a znode that is in the queue, nil if none
+// is. It is one of the last.
+func (g *groupCommit) deleteLocked(path string) *groupedWrite {
+	for _, w := range slices.Backward(g.queue) {
+		if w.path == path && !w.isCreate() {
+			return w
+		}
+	}
+	return nil
 }

@@ -39,13 +39,14 @@ func (l *lines) replace(path string, between func()) replaced {
 func TestACreateInsteadOfAnother(t *testing.T) {
 	for name, tt := range map[string]struct {
 		other int32 // flags of a znode that another client creates in between; -1: none
+		gone  bool  // which is deleted at once
 		next  bool
 	}{
-		"nobody":         {-1, true},
-		"a contender":    {sequential, false},
-		"any other":      {zk.FlagEphemeral, false},
-		"a container":    {zk.FlagContainer, false},
-		"it leaves soon": {sequential, false},
+		"nobody":                 {other: -1, next: true},
+		"a contender":            {other: sequential},
+		"one that leaves":        {other: sequential, gone: true},
+		"a znode without number": {other: zk.FlagEphemeral},
+		"a container":            {other: zk.FlagContainer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLines(t, 1, func(t *testing.T, l *lines) {
@@ -54,7 +55,7 @@ func TestACreateInsteadOfAnother(t *testing.T) {
 					other, _ := connect(t, l.ens)
 					path, err := other.Create(t.Context(), line(0)+"/other-", nil, tt.other)
 					must(t, err)
-					if name == "it leaves soon" {
+					if tt.gone {
 						must(t, other.Delete(t.Context(), path, -1))
 					}
 				}
@@ -117,8 +118,8 @@ func TestACreateAfterAnother(t *testing.T) {
 	}
 }
 
-// While nothing else is known of the old znode's directory, its number says
-// nothing: it was removed and made again, and the numbers begin anew.
+// Once the delete has been executed the directory may be removed and made again,
+// and the numbers begin anew: the next number says nothing then.
 func TestACreateInADirectoryThatWasMadeAgain(t *testing.T) {
 	inLines(t, 1, func(t *testing.T, l *lines) {
 		first := l.joinAll(0)[0]

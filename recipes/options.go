@@ -158,9 +158,9 @@ func WithoutReentry() LockOption { return LockOption{func(s *settings) { s.noRee
 // trip together, not two. The delete waits up to a millisecond for the next
 // create of any lock of this client, unless others are known to wait: both are
 // one request then, and one transaction. If it is the same lock, that request
-// is all that the next Acquire costs, until somebody else joins the line. If
-// several leases share a znode, as when a lock is re-entered, the option of the
-// lease that is released last counts.
+// is all that the next Acquire costs, as long as no other child of the lock's
+// directory is seen. If several leases share a znode, as when a lock is
+// re-entered, the option of the lease that is released last counts.
 //
 // A nil error then means that the lease was not lost, as far as this client
 // knew and the clock can prove. What such a Release cannot know:

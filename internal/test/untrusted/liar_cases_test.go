@@ -1,6 +1,7 @@
 package untrusted
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/tamper"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
+	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
 
@@ -51,4 +53,42 @@ func TestAWrongNumberLeavesNoZnode(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The same for a znode that replaces another one of the client, without a list.
+func TestAWrongNumberOfAReplacement(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		lies := 1
+		c, err := framework.New(w.Servers(), framework.WithDialer(tamper.Wrap(w.ClientNet("deceived").Dial, func(a tamper.Answer) tamper.Instead {
+			right := []byte("0000000002")
+			if a.Op != wire.OpMulti || lies == 0 || !bytes.Contains(a.Frame, right) {
+				return tamper.Pass(a)
+			}
+			lies--
+			return tamper.Instead{Frame: bytes.Replace(a.Frame, right, []byte("0000000007"), 1)}
+		})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		m, err := locks.NewMutex(c, root, recipes.WithAsyncRelease())
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := bubble.Acquire(t, t.Context(), m)
+		other := bubble.Acquiring(t.Context(), mutex(t, w))
+		w.InLine(root, 2)
+		bubble.ReleaseAtOnce(t, first)
+		again := bubble.Acquiring(t.Context(), m)
+		held := bubble.Granted(t, other).Lease
+		time.Sleep(time.Second)
+		bubble.Pending(t, again)
+		bubble.Release(t, held)
+		bubble.Release(t, bubble.Granted(t, again).Lease)
+		if lies > 0 {
+			t.Error("it was told the truth")
+		}
+		time.Sleep(time.Second)
+		w.Empty(root)
+	})
 }

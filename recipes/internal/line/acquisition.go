@@ -266,7 +266,7 @@ func (a *acquisition) createOnce(sess *framework.Session) (*contender, error) {
 // whose znode stood alone in it when it was granted; nil if there is none.
 func (a *acquisition) leavingAlone() *grant {
 	for _, z := range slices.Backward(a.leaving) {
-		if g := z.removal.alone; g != nil && g.queue.dir == a.queue.dir {
+		if g := z.removal.of; g != nil && g.alone && g.queue.dir == a.queue.dir {
 			return g
 		}
 	}

@@ -86,6 +86,25 @@ func TestAWriterReplacesAReader(t *testing.T) {
 	})
 }
 
+// A writer joins while a reader of its process, in another local queue of the
+// line, releases. (What they share is for the race detector.)
+func TestAWriterJoinsWhileAReaderReleases(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		l, err := rwlock.New(w.Connect("a"), lockPath, async)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range bubble.Draw(100, 1000) {
+			reading := bubble.Acquire(t, t.Context(), l.Reader())
+			start := make(chan struct{})
+			go func() { <-start; bubble.ReleaseAtOnce(t, reading) }()
+			close(start)
+			bubble.ReleaseAtOnce(t, bubble.Acquire(t, t.Context(), l.Writer()))
+		}
+		w.NothingLeft(lockPath)
+	})
+}
+
 // A delete that no create follows is sent after a millisecond, and at once if
 // others are known to wait.
 func TestAsyncReleaseWithoutAnotherCreate(t *testing.T) {

@@ -197,13 +197,10 @@ func (g *grant) discard() {
 func (g *grant) removeLocked(ctx context.Context) *removal {
 	g.stopLocked()
 	again := !g.onLocked(ended)
-	r := &removal{async: g.async, done: make(chan struct{})}
+	r := &removal{of: g, async: g.async, done: make(chan struct{})}
 	g.removal = r
 	g.queue.registry.addLeaving(g.queue.key.path, leavingZnode{g.name, r})
 	if r.async {
-		if g.alone {
-			r.alone = g
-		}
 		patient := g.contention.known != contested
 		g.queue.later(func() { g.removeBehind(ctx, r, patient) })
 	} else {

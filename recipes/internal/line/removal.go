@@ -13,11 +13,11 @@ import (
 // goes on when nobody waits for it. The registry has it until the znode is
 // gone, or the session over.
 type removal struct {
+	of    *grant          // whose znode it removes; nil: a contender's
 	async bool            // it keeps nobody waiting: Config.AsyncRelease, or its last share was never used
 	done  chan struct{}   // closed: the shares that waited for it have their result, or err is set
 	err   error           // nobody knows whether the znode is gone
 	gone  <-chan struct{} // nil unless the try has failed; closed: the session's further tries have removed it
-	alone *grant          // whose znode it removes, if that stood alone in line when it was granted; otherwise nil
 	next  *removal        // of the contender that has joined meanwhile; nil: none
 }
 

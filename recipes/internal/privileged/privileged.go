@@ -53,8 +53,8 @@ var Framework = seam.Framework.(interface {
 	// be nil. No create of a contender that is asked for later in this session is
 	// executed before it, unless the delete has to be sent again: its answer is
 	// lost, it was in a batch that was refused, or WithBatching is off. finish
-	// does the rest, and has to be called, soon and on another goroutine. It
-	// returns as Delete does: when the znode is gone, the session is over, or the
+	// does the rest, and has to be called, soon and on a goroutine of its own: it
+	// may have to send other writes as well. It returns as Delete does: when the znode is gone, the session is over, or the
 	// budget of the retry policy is used up. The delete may share a request with
 	// other deletes and creates of contenders. If patient is true, it waits up to
 	// a millisecond for one of them.
