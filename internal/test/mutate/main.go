@@ -41,7 +41,7 @@ var (
 // Where faults are put, and whose tests must find them.
 var (
 	sources = []string{"./framework/...", "./inspect/...", "./recipes/..."}
-	tests   = []string{"./framework/...", "./inspect/...", "./recipes/...", "./internal/test/acceptance", "./internal/test/sim"}
+	tests   = []string{"./framework/...", "./inspect/...", "./recipes/...", "./internal/doctor", "./internal/test/acceptance", "./internal/test/sim"}
 )
 
 func main() {

@@ -58,6 +58,7 @@ func TestOperators(t *testing.T) {
 		{"drop a statement", "func f(log *zap.Logger) {\n log.Info(1)\n}", nil},
 		{"change a constant", "func f(log *zap.Logger) {\n log.Info(1)\n}", nil},
 		{"change a constant", "func f() {\n _ = fmt.Sprint(1)\n}", nil},
+		{"change a constant", "func f(bad func(format string, args ...any)) {\n bad(\"\", 1)\n}", nil},
 		{"change a constant", "func f(err error) (int, error) {\n return 1, err\n}", nil},
 		{"change a constant", "func f() (int, error) {\n return 1, nil\n}", []string{"return 2, nil", "return 0, nil"}},
 		{"negate", "type a int\nfunc (x a) String() string {\n if x == 1 {\n return \"\"\n }\n return \"1\"\n}", nil},

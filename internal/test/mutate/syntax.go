@@ -144,14 +144,16 @@ func (f *finder) isLog(c *ast.CallExpr) bool {
 	return t != nil && strings.Contains(types.TypeString(t, nil), "go.uber.org/zap.")
 }
 
-// isText reports whether a call formats a text, such as an error's.
+// isText reports whether a call formats a text, such as an error's: it is one of
+// package fmt, or has the parameters of fmt.Sprintf.
 func (f *finder) isText(c *ast.CallExpr) bool {
-	s, ok := c.Fun.(*ast.SelectorExpr)
-	if !ok {
-		return false
+	if s, ok := c.Fun.(*ast.SelectorExpr); ok {
+		if o := f.info.Uses[s.Sel]; o != nil && o.Pkg() != nil && o.Pkg().Path() == "fmt" {
+			return true
+		}
 	}
-	o := f.info.Uses[s.Sel]
-	return o != nil && o.Pkg() != nil && o.Pkg().Path() == "fmt"
+	t := f.info.TypeOf(c.Fun)
+	return t != nil && strings.HasPrefix(types.TypeString(t, nil), "func(format string, args ...any)")
 }
 
 func (f *finder) onlyLogs(list []ast.Stmt) bool {
