@@ -1,0 +1,347 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+	"github.com/zkrecipes/zkrecipes/retry"
+)
+
+// standing is a session with a connection on which nothing is ever answered.
+// Credentials are not presented on it yet.
+func standing() (*session, *link) {
+	s := sessionAt(time.Now(), 5*time.Second, 0)
+	s.core.cfg.log, s.core.cfg.retry, s.core.cfg.maxRequest = zap.NewNop(), retry.Exponential(time.Hour, time.Hour, 9), defaultMaxRequest
+	s.core.supplying, s.core.done = make(chan struct{}, 1), make(chan struct{})
+	s.window, s.up, s.id = newWindow(), true, 7
+	s.hub.session, s.bundle.session, s.writes.session, s.plain.session = s, s, s, s
+	on := &link{
+		session: s, sending: make(chan struct{}, 1), presented: make(chan struct{}),
+		asked: asked{waiting: make(map[int32]chan reply), ended: make(chan struct{})},
+	}
+	s.link = on
+	return s, on
+}
+
+// What waits ends with its context, with the connection and with the session,
+// whichever it is, and says so.
+func TestWhatEndsAWait(t *testing.T) {
+	const path = "/a"
+	missed := zk.ErrNoServer // nothing was sent
+	for name, tt := range map[string]struct {
+		wait                  func(ctx context.Context, s *session, on *link) error
+		byCtx, byLink, bySess error // nil: that does not end it
+	}{
+		"credentials": {func(ctx context.Context, s *session, on *link) error {
+			_, err := on.ask(ctx, wire.OpSync, &wire.PathRequest{Path: path})
+			return err
+		}, missed, missed, missed},
+		"a turn to send": {func(_ context.Context, s *session, on *link) error {
+			close(on.presented)
+			on.sending <- struct{}{}
+			_, err := on.ask(context.Background(), wire.OpSync, &wire.PathRequest{Path: path})
+			return err
+		}, nil, missed, nil},
+		"requests in one piece": {func(_ context.Context, s *session, on *link) (err error) {
+			s.askTogether(on, wire.OpSync, []wire.Appender{&wire.PathRequest{Path: path}}, func(_ int, _ reply, e error) { err = e })
+			return err
+		}, nil, missed, missed},
+		"an answer": {func(_ context.Context, s *session, on *link) error {
+			_, err := on.await(make(chan reply))
+			return err
+		}, nil, nil, zk.ErrConnectionClosed},
+		"a look": {func(ctx context.Context, s *session, on *link) error {
+			w, _ := s.hub.join(watchKey{watchData, path})
+			w.lookout.next = &look{ended: make(chan struct{})}
+			return w.check(ctx)
+		}, context.Canceled, nil, ErrSessionLost},
+		"what arms a watch": {func(ctx context.Context, s *session, on *link) error {
+			w, _ := s.hub.join(watchKey{watchData, path})
+			return w.await(ctx)
+		}, context.Canceled, nil, ErrSessionLost},
+		"what the server has": {func(ctx context.Context, s *session, on *link) error {
+			on.offers.of = map[wire.Op]*offered{wire.OpMultiRead: {known: make(chan struct{})}}
+			_, err := s.offers(ctx, wire.OpMultiRead)
+			return err
+		}, context.Canceled, zk.ErrConnectionClosed, ErrSessionLost},
+		"another's tree": {func(ctx context.Context, s *session, on *link) error {
+			known := make(chan struct{})
+			close(known)
+			on.offers.of = map[wire.Op]*offered{wire.OpAddWatch: {known: known, yes: true}}
+			s.trees.at = map[string]*tree{path: {path: path, on: on, moved: make(chan struct{})}}
+			_, err := s.joinTree(ctx, &follower{path: path, on: func(uint64, zk.EventType, string) {}})
+			return err
+		}, context.Canceled, zk.ErrConnectionClosed, ErrSessionLost},
+		"watches beside a tree": {func(_ context.Context, s *session, on *link) error {
+			s.trees.beginOneLocked(path)
+			_, err := s.askAbout(&tree{path: path, on: on}, wire.OpAddWatch, &wire.PathRequest{Path: path})
+			return err
+		}, nil, missed, ErrSessionLost},
+		"a tree that moves": {func(_ context.Context, s *session, on *link) error {
+			s.trees.at = map[string]*tree{path: {path: path, on: on, moved: make(chan struct{})}}
+			s.beginOne(path)
+			return s.Err()
+		}, nil, nil, ErrSessionLost},
+		"a removal": {func(_ context.Context, s *session, on *link) error {
+			s.trees.beginRemoval(path)
+			s.beginOne(path)
+			return s.Err()
+		}, nil, nil, ErrSessionLost},
+		"another's round trip": {func(ctx context.Context, s *session, on *link) error {
+			s.proving = make(chan struct{})
+			return s.shareRoundTrip(ctx)
+		}, context.Canceled, nil, ErrSessionLost},
+		"a write": {func(_ context.Context, s *session, on *link) error {
+			_, err := s.writes.await(newDelete(context.Background(), path))
+			return err
+		}, nil, nil, zk.ErrConnectionClosed},
+		"a create that shares": {func(_ context.Context, s *session, on *link) error {
+			s.plain.running = true // by others
+			return (&Session{live: s}).createEphemeral(path, nil, nil)
+		}, nil, nil, ErrSessionLost},
+		"reads that go on": {func(ctx context.Context, s *session, on *link) error {
+			close(on.presented)
+			on.closeSent = true // each fails
+			_, err := (&Session{live: s}).readAllAndWatch(ctx, path, []Read{{Path: path}})
+			return err
+		}, context.Canceled, zk.ErrNoServer, ErrSessionLost},
+		"a user's function": {func(ctx context.Context, s *session, on *link) error {
+			_, err := supply(ctx, s.core, s.over, time.Hour, func(ctx context.Context) (int, error) {
+				<-time.After(time.Minute)
+				return 0, nil
+			})
+			return err
+		}, errNoResult, nil, errSevered},
+		"its turn": {func(ctx context.Context, s *session, on *link) error {
+			s.core.supplying <- struct{}{}
+			_, err := supply(ctx, s.core, s.over, time.Hour, func(context.Context) (int, error) { return 0, nil })
+			return err
+		}, errNoResult, nil, errSevered},
+		"another's try to close a session": {func(ctx context.Context, s *session, on *link) error {
+			s.core.earlier = []*earlierSession{{orphan: orphan{id: 9}, asking: make(chan struct{})}}
+			ours, err := s.core.closeEarlier(ctx, 9)
+			if !ours {
+				return errors.New("not ours")
+			}
+			return err
+		}, context.Canceled, nil, nil},
+		"the end of the client": {func(ctx context.Context, s *session, on *link) error {
+			close(s.core.closing)
+			ours, err := s.core.closeEarlier(ctx, 9)
+			if !ours {
+				return errors.New("not ours")
+			}
+			return err
+		}, context.Canceled, nil, nil},
+	} {
+		for by, want := range map[string]error{"its context": tt.byCtx, "the connection": tt.byLink, "the session": tt.bySess} {
+			if want == nil {
+				continue
+			}
+			synctest.Test(t, func(t *testing.T) {
+				s, on := standing()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				ended := make(chan error, 1)
+				go func() { ended <- tt.wait(ctx, s, on) }()
+				synctest.Wait()
+				select {
+				case err := <-ended:
+					t.Fatalf("%s: it does not wait: %v", name, err)
+				default:
+				}
+				switch by {
+				case "its context":
+					cancel()
+				case "the connection":
+					on.asked.end()
+				case "the session":
+					s.end(ErrSessionLost)
+				}
+				synctest.Wait()
+				select {
+				case err := <-ended:
+					if !errors.Is(err, want) {
+						t.Errorf("%s: after the end of %s %v, want %v", name, by, err, want)
+					}
+				default:
+					t.Fatalf("%s: %s has ended, and it goes on", name, by)
+				}
+				s.end(ErrSessionLost) // and all that is left
+				on.asked.end()
+				time.Sleep(time.Hour)
+			})
+		}
+	}
+}
+
+// Without a connection, or a session, nothing is begun.
+func TestNothingIsBegunWithoutAConnection(t *testing.T) {
+	const path = "/a"
+	reads := []Read{{Path: path}}
+	for name, call := range map[string]func(s *session, on *link) error{
+		"what the server has": func(s *session, _ *link) error { return failureOf(s.offers(context.Background(), wire.OpMultiRead)) },
+		"events": func(s *session, _ *link) error {
+			return failureOf((&Session{live: s}).events(path, func(uint64, zk.EventType, string) {}))
+		},
+		"reads under watches": func(s *session, _ *link) error { return failureOf((&Session{live: s}).readAllAndWatch(context.Background(), path, reads)) },
+		"watches again": func(s *session, _ *link) error {
+			_, _, _, err := (&Session{live: s}).setWatchesAgain(context.Background(), 0, reads)
+			return err
+		},
+		"a tree": func(s *session, _ *link) error {
+			_, _, err := (&Session{live: s}).watchTree(context.Background(), path, func(uint64, zk.EventType, string) {})
+			return err
+		},
+		"a request": func(s *session, on *link) error {
+			return failureOf(s.ask(context.Background(), on, wire.OpSync, &wire.PathRequest{Path: path}, 0))
+		},
+		"requests": func(s *session, on *link) (err error) {
+			n := 0
+			s.askTogether(on, wire.OpSync, make([]wire.Appender, 3), func(i int, _ reply, e error) {
+				if err = e; i != n {
+					t.Errorf("request %d is %d", n, i)
+				}
+				n++
+			})
+			if n != 3 {
+				t.Errorf("%d of 3 have failed", n)
+			}
+			return err
+		},
+		"a write": func(s *session, _ *link) error {
+			w := newDelete(context.Background(), path)
+			s.writes.enqueue(w, false)
+			return failureOf(s.writes.await(w))
+		},
+		"a write alone": func(s *session, _ *link) error {
+			w := newDelete(context.Background(), path)
+			s.writes.enqueue(w, true)
+			return failureOf(s.writes.await(w))
+		},
+	} {
+		for _, why := range []string{"not connected", "an end is unseen", "the session is over"} {
+			synctest.Test(t, func(t *testing.T) {
+				s, on := standing()
+				close(on.presented)
+				want := zk.ErrNoServer
+				switch why {
+				case "not connected":
+					s.up = false
+				case "an end is unseen":
+					s.unseenEnds = 1
+				default:
+					s.end(ErrSessionLost)
+				}
+				err := call(s, on)
+				if !errors.Is(err, want) && !(s.err != nil && (errors.Is(err, ErrSessionLost) || errors.Is(err, zk.ErrConnectionClosed))) {
+					t.Errorf("%s, %s: %v", name, why, err)
+				}
+				if len(on.asked.waiting) > 0 || len(s.trees.told) > 0 {
+					t.Errorf("%s, %s: something is left", name, why)
+				}
+			})
+		}
+	}
+	// Afterwards nobody would tell who follows of the end.
+	s, on := standing()
+	on.asked.end()
+	if err := s.follow(&follower{path: path}); !errors.Is(err, zk.ErrConnectionClosed) || len(s.trees.told) > 0 {
+		t.Errorf("a follower on a connection that has ended: %v", err)
+	}
+}
+
+func failureOf[T any](_ T, err error) error { return err }
+
+// recorder is a connection that notes what is written to it.
+type recorder struct {
+	net.Conn
+	written []byte
+	closed  bool
+}
+
+func (r *recorder) Write(p []byte) (int, error) { r.written = append(r.written, p...); return len(p), nil }
+func (r *recorder) Close() error                { r.closed = true; return nil }
+func (r *recorder) RemoteAddr() net.Addr        { return &net.TCPAddr{} }
+
+// Nothing is sent on a connection that is severed, or behind the request that
+// closes the session.
+func TestNothingIsSentBehindTheEnd(t *testing.T) {
+	frame := wire.AppendFrame(nil, &wire.RequestHeader{Xid: 5, Op: wire.OpDelete}, &wire.PathRequest{Path: "/a"})
+	sync := &wire.PathRequest{Path: "/a"}
+	for name, end := range map[string]func(s *session, on *link){
+		"severed": func(s *session, _ *link) { s.sever() },
+		"closed":  func(_ *session, on *link) { on.closeSent = true },
+	} {
+		s, on := standing()
+		conn := &recorder{}
+		on.Conn, on.connectSent, on.connectTimer = conn, true, time.NewTimer(time.Hour)
+		close(on.presented)
+		end(s, on)
+		if _, err := on.ask(t.Context(), wire.OpSync, sync); !errors.Is(err, zk.ErrNoServer) {
+			t.Errorf("%s: a request of ours: %v", name, err)
+		}
+		for _, p := range [][]byte{frame, frame[:6]} {
+			if n, err := on.Write(p); n != len(p) || err != nil {
+				t.Errorf("%s: %d, %v", name, n, err)
+			}
+		}
+		if len(conn.written) > 0 || len(s.proof.pending) > 0 || conn.closed != (name == "severed") {
+			t.Errorf("%s: %q is written, closed %t", name, conn.written, conn.closed)
+		}
+	}
+	// It is severed between a frame and what was to follow it.
+	s, on := standing()
+	on.sendBehind(wire.OpSync, sync)
+	on.sendBehind(wire.OpSync, sync)
+	s.sever()
+	if got := on.withBehind(frame); !slices.Equal(got, frame) || len(on.behind) > 0 {
+		t.Errorf("behind a frame: %q", got[len(frame):])
+	}
+	on.asked.end()
+	if on.sendBehind(wire.OpSync, sync) != nil || len(on.behind) > 0 {
+		t.Error("something is to be sent that nobody will answer")
+	}
+}
+
+// Frames that are cut off do no harm, and what made no sense once is the end.
+func TestFramesThatAreCutOff(t *testing.T) {
+	s, on := standing()
+	on.connectSent, on.unpresented = true, []auth{{"digest", []byte("a")}}
+	auth := wire.AppendFrame(nil, &wire.RequestHeader{Xid: wire.XidAuth, Op: wire.OpAuth}, &wire.AuthRequest{Scheme: "digest", Auth: []byte("a")})
+	if !on.beforeSend(auth[:6]) || !on.beforeSend(auth[:14]) || on.isPresented() {
+		t.Error("a frame that is cut off presents credentials")
+	}
+	if !on.beforeSend(auth) || !on.isPresented() || !on.beforeSend(auth) {
+		t.Error("they are not presented, or not again")
+	}
+	if got := on.nameSeen(make([]byte, connectSeen+7)); len(got) != connectSeen+7 {
+		t.Errorf("a connect request of %d bytes", len(got))
+	}
+	on.fault = errMalformed
+	if n, err := on.Read(make([]byte, 8)); n != 0 || !errors.Is(err, errMalformed) {
+		t.Errorf("behind what makes no sense: %d, %v", n, err)
+	}
+	for size := range frameXid + 4 {
+		conn, theirs := net.Pipe()
+		go func() {
+			_, _ = theirs.Write([]byte{0, 0, 0, 16, 255, 0, 0, 0}[:size])
+			_ = theirs.Close()
+		}()
+		on = newLink(conn, s, server{}, nil, time.Hour)
+		if own, err := on.readOwn(); own || !errors.Is(err, io.EOF) {
+			t.Errorf("after %d bytes: %t, %v", size, own, err)
+		}
+		_ = on.Close()
+	}
+}
