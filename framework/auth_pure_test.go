@@ -61,3 +61,27 @@ func TestAnswerToCredentialsAfterTheEnd(t *testing.T) {
 		})
 	}
 }
+
+// An answer that is none says nothing of the credentials: the connection is
+// closed, and the next one presents them again.
+func TestCredentialsThatAreNotAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for err, rejected := range map[error]bool{zk.ErrConnectionClosed: false, fmt.Errorf("auth digest: %w", zk.ErrAuthFailed): true} {
+			s, on := standing()
+			conn := &recorder{}
+			on.Conn, on.connectTimer, s.core.changed = conn, time.NewTimer(time.Hour), make(chan struct{})
+			changed := s.core.changed
+			s.onAuthFailed(on, err)
+			s.core.tasks.Wait()
+			told := false
+			select {
+			case <-changed:
+				told = true
+			default:
+			}
+			if !conn.closed || told != rejected || (s.core.rejected != nil) != rejected || !errors.Is(s.core.lastErr, err) {
+				t.Errorf("%v: closed %t, told %t, rejected for %v, last %v", err, conn.closed, told, s.core.rejected, s.core.lastErr)
+			}
+		}
+	})
+}

@@ -194,7 +194,9 @@ func TestNothingIsBegunWithoutAConnection(t *testing.T) {
 		"events": func(s *session, _ *link) error {
 			return failureOf((&Session{live: s}).events(path, func(uint64, zk.EventType, string) {}))
 		},
-		"reads under watches": func(s *session, _ *link) error { return failureOf((&Session{live: s}).readAllAndWatch(context.Background(), path, reads)) },
+		"reads under watches": func(s *session, _ *link) error {
+			return failureOf((&Session{live: s}).readAllAndWatch(context.Background(), path, reads))
+		},
 		"watches again": func(s *session, _ *link) error {
 			_, _, _, err := (&Session{live: s}).setWatchesAgain(context.Background(), 0, reads)
 			return err
@@ -270,9 +272,12 @@ type recorder struct {
 	closed  bool
 }
 
-func (r *recorder) Write(p []byte) (int, error) { r.written = append(r.written, p...); return len(p), nil }
-func (r *recorder) Close() error                { r.closed = true; return nil }
-func (r *recorder) RemoteAddr() net.Addr        { return &net.TCPAddr{} }
+func (r *recorder) Write(p []byte) (int, error) {
+	r.written = append(r.written, p...)
+	return len(p), nil
+}
+func (r *recorder) Close() error         { r.closed = true; return nil }
+func (r *recorder) RemoteAddr() net.Addr { return &net.TCPAddr{} }
 
 // Nothing is sent on a connection that is severed, or behind the request that
 // closes the session.

@@ -638,6 +638,23 @@ func TestResolvingIsBounded(t *testing.T) {
 	})
 }
 
+// What cannot be resolved, and why.
+func TestWhatCannotBeResolved(t *testing.T) {
+	failing := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no name server") }}
+	r := &serverList{resolver: failing}
+	for name, want := range map[string]string{"zk.example.": "missing port", "zk.example.:2181": "resolve zk.example."} {
+		if found, err := r.resolve(t.Context(), name, time.Second); found != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, %v", name, found, err)
+		}
+	}
+	if found, err := (&serverList{}).resolve(t.Context(), "zk.example.", time.Second); err != nil || !slices.Equal(found, []string{"zk.example."}) {
+		t.Errorf("without a resolver: %v, %v", found, err)
+	}
+	if found, err := r.resolve(t.Context(), "127.0.0.1:7", time.Second); err != nil || !slices.Equal(found, []string{"127.0.0.1:7"}) {
+		t.Errorf("an address: %v, %v", found, err)
+	}
+}
+
 // What a create can have made, by what was asked for.
 func TestCheckMade(t *testing.T) {
 	for _, tt := range []struct {

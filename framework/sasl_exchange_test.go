@@ -2,6 +2,7 @@ package framework
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -102,6 +103,98 @@ func TestSASLExchange(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// exchange is an exchange that has these responses, one after the other.
+type exchange func() ([]byte, bool, error)
+
+func (x exchange) Next([]byte) ([]byte, bool, error) { return x() }
+
+type deaf struct{ net.Conn }
+
+func (deaf) Write([]byte) (int, error) { return 0, net.ErrClosed }
+
+// What a mechanism may have no response to, and who is to blame.
+func TestAMechanismThatHasNoResponse(t *testing.T) {
+	token := func() ([]byte, bool, error) { return []byte("x"), false, nil }
+	for name, tt := range map[string]struct {
+		x       exchange
+		conn    net.Conn
+		text    string // of the error; empty: none
+		refused bool
+	}{
+		"it is done":           {func() ([]byte, bool, error) { return nil, true, nil }, deaf{}, "", false},
+		"it is not":            {func() ([]byte, bool, error) { return nil, false, nil }, deaf{}, "no response", true},
+		"it fails":             {func() ([]byte, bool, error) { return nil, true, io.ErrNoProgress }, deaf{}, io.ErrNoProgress.Error(), true},
+		"it cannot be sent":    {token, deaf{}, net.ErrClosed.Error(), false},
+		"it is not answered":   {token, discard{}, "closed the connection", true},
+	} {
+		c := newCore(config{log: zap.NewNop()}, nil, "")
+		err := c.authenticateSASL(tt.x, nil, server{name: "a", address: "a"}, tt.conn, bytes.NewReader(nil), time.Minute)
+		if (err == nil) != (tt.text == "") || err != nil && !strings.Contains(err.Error(), tt.text) || errors.Is(err, ErrAuthFailed) != tt.refused || err != nil && !errors.Is(err, errSASL) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var m mechanism
+	c := newCore(config{log: zap.NewNop(), sasl: &m}, nil, "")
+	for _, tt := range []struct {
+		x   SASLExchange
+		err error
+	}{{nil, nil}, {nil, io.ErrNoProgress}, {exchange(token), io.ErrNoProgress}} {
+		m.x, m.err = tt.x, tt.err
+		if x, err := c.beginSASL(t.Context(), nil, server{name: "a", address: "b"}, time.Minute); x != nil || !errors.Is(err, errSASL) || errors.Is(err, io.ErrNoProgress) != (tt.err != nil) {
+			t.Errorf("begun with %v, %v: %v", tt.x, tt.err, err)
+		}
+	}
+	m.x, m.err = exchange(token), nil
+	if x, err := c.beginSASL(t.Context(), nil, server{name: "a", address: "b"}, time.Minute); x == nil || err != nil || m.to != (SASLServer{"a", "b"}) {
+		t.Errorf("%v with %v: %v", x, m.to, err)
+	}
+	if x, err := newCore(config{log: zap.NewNop()}, nil, "").beginSASL(t.Context(), nil, server{}, time.Minute); x != nil || err != nil {
+		t.Errorf("without a mechanism: %v, %v", x, err)
+	}
+}
+
+type mechanism struct {
+	x   SASLExchange
+	err error
+	to  SASLServer
+}
+
+func (m *mechanism) Begin(_ context.Context, to SASLServer) (SASLExchange, error) {
+	m.to = to
+	return m.x, m.err
+}
+
+// What the answer to a connect means before the connection is authenticated.
+func TestOnUnauthenticated(t *testing.T) {
+	for name, tt := range map[string]struct {
+		id       int64
+		earlier  orphan // remembered before
+		answer   int64  // the session in it, granted 4s
+		goesOn   bool
+		fails    bool
+		skips    bool // the next attempt comes without a pause
+		remember orphan
+	}{
+		"a new session":              {0, orphan{}, 7, true, false, false, orphan{7, []byte("p"), 4 * time.Second}},
+		"the one that is remembered": {0, orphan{7, nil, 3 * time.Second}, 7, true, false, false, orphan{7, []byte("p"), 3 * time.Second}},
+		"for longer":                 {0, orphan{7, nil, 5 * time.Second}, 7, true, false, false, orphan{7, []byte("p"), 4 * time.Second}},
+		"another one":                {0, orphan{6, nil, 3 * time.Second}, 7, true, false, false, orphan{7, []byte("p"), 4 * time.Second}},
+		"it is gone":                 {0, orphan{7, nil, 3 * time.Second}, 0, false, true, true, orphan{}},
+		"none":                       {0, orphan{}, 0, false, false, false, orphan{}},
+		"the own one":                {7, orphan{}, 7, true, false, false, orphan{}},
+		"the own one is gone":        {7, orphan{}, 0, false, false, true, orphan{}},
+		"another than the own one":   {7, orphan{}, 8, false, false, false, orphan{}},
+	} {
+		s := &session{core: newCore(config{log: zap.NewNop()}, nil, ""), id: tt.id, remembered: tt.earlier}
+		s.core.pace.rare = time.Second
+		goesOn, err := s.onUnauthenticated(wire.ConnectResponse{SessionID: tt.answer, Timeout: 4000, Password: []byte("p")})
+		now := s.remembered
+		if goesOn != tt.goesOn || (err != nil) != tt.fails || now.id != tt.remember.id || string(now.password) != string(tt.remember.password) || now.timeout != tt.remember.timeout || s.core.pace.skip != tt.skips {
+			t.Errorf("%s: %t, %v, remembers %+v, skips a pause %t", name, goesOn, err, now, s.core.pace.skip)
+		}
 	}
 }
 
