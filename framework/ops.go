@@ -213,16 +213,20 @@ func (c *core) makeDir(ctx context.Context, s *session, full string, create znod
 		return nil
 	}
 	exists := func() (bool, error) {
-		return call(ctx, s, Request{Op: opNameExists, Path: full}, func(conn *zk.Conn) (bool, error) {
+		found, err := call(ctx, s, Request{Op: opNameExists, Path: full}, func(conn *zk.Conn) (bool, error) {
 			found, _, err := conn.Exists(full)
 			return found, err
 		}, nil)
+		if errors.Is(err, zk.ErrNoAuth) { // it may not be read, so it exists
+			return true, nil
+		}
+		return found && err == nil, err // the wire client says found after every error
 	}
 	isChroot := full == string(c.chroot)
 	if isChroot && !c.cfg.createChroot {
 		found, err := exists()
 		switch {
-		case found, errors.Is(err, zk.ErrNoAuth): // it may not be read, so it exists
+		case found:
 			return nil
 		case err != nil:
 			return err

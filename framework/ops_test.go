@@ -759,6 +759,55 @@ func TestDeleteCreatedEndsWithTheClient(t *testing.T) {
 	})
 }
 
+// Without retries, a delete whose answer is lost is not made again, and the
+// error says that it may have been applied.
+func TestDeleteCreatedWithoutRetries(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens, framework.WithRetry(retry.Never()))
+		must(t, failure(c.Create(t.Context(), "/a", nil, 0)))
+		lost := testutil.NewFault(testutil.Match{Op: testutil.OpDelete, Times: 9}, testutil.DropAfter())
+		defer ens.Control(lost.Control)()
+		err := c.DeleteCreated(t.Context(), "/a", stat(t, ens, "/a").Czxid)
+		if !errors.Is(err, zk.ErrConnectionClosed) || !framework.MaybeApplied(err) || lost.Count() != 1 {
+			t.Errorf("%v after %d tries", err, lost.Count())
+		}
+	})
+}
+
+// Directories that may not be created, and may not be looked at, are made again
+// within the budget where the connection was at fault. A refusal stands.
+func TestMakePathLooksWhatIsThere(t *testing.T) {
+	for name, tt := range map[string]struct {
+		chroot string
+		action testutil.Action // of the look
+		want   error
+	}{
+		"there":                    {"", testutil.Pass(), nil},
+		"the look is lost":         {"", testutil.DropBefore(), nil},
+		"the look is refused":      {"", testutil.Fail(-8), zk.ErrBadArguments},
+		"the chroot":               {"/top/app", testutil.Pass(), nil},
+		"the look at it is lost":   {"/top/app", testutil.DropBefore(), nil},
+		"that is refused":          {"/top/app", testutil.Fail(-8), zk.ErrBadArguments},
+		"it is there, but private": {"/top/app", testutil.Fail(testutil.CodeNoAuth), nil},
+	} {
+		inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+			c, _ := connect(t, ens)
+			must(t, c.MakePersistentPath(t.Context(), "/top/app"))
+			must(t, failure(c.SetACL(t.Context(), "/top", zk.WorldACL(0), -1)))
+			looked := testutil.NewFault(testutil.Match{Op: testutil.OpExists, Path: "/top/app", Times: 1}, tt.action)
+			defer ens.Control(looked.Control)()
+			path := "/top/app"
+			if tt.chroot != "" {
+				c, path = below(t, ens, tt.chroot), "/"
+			}
+			err := c.MakePersistentPath(t.Context(), path)
+			if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) || looked.Count() != 1 {
+				t.Errorf("%s: %v after %d looks", name, err, looked.Count())
+			}
+		})
+	}
+}
+
 // A server that refuses a request for the moment, on a connection that lasts:
 // the retry policy ends that.
 func TestRetriesEndOnAConnectionThatLasts(t *testing.T) {

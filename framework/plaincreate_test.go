@@ -252,6 +252,45 @@ func TestAPlainCreateEndsWithItsSession(t *testing.T) {
 	})
 }
 
+// A few that find one taken look each for their own, by a read, once. One whose
+// look has failed, which is not counted here, is tried all the same.
+func TestAFewPlainCreatesLook(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		must(t, c.MakePersistentPath(t.Context(), "/dir"))
+		paths := names("/dir", 5)
+		for _, i := range []int{1, 3, 4} {
+			must(t, failure(c.Create(t.Context(), paths[i], nil, 0)))
+		}
+		lost := testutil.NewFault(testutil.Match{Op: testutil.OpExists, Path: paths[3]}, testutil.Fail(testutil.CodeThrottled))
+		defer ens.Control(lost.Control)()
+		n, stop := writes(ens)
+		defer stop()
+		ens.ResetRequests()
+		for i, err := range createAll(session(t, c), paths) {
+			if errors.Is(err, zk.ErrNodeExists) != (i == 1 || i >= 3) || err != nil && i != 1 && i < 3 {
+				t.Errorf("%d: %v", i, err)
+			}
+		}
+		if looks := ens.Requests()[testutil.OpExists]; looks != 3 || n.Load() != 3 {
+			t.Errorf("%d looks, %d transactions", looks, n.Load())
+		}
+	})
+}
+
+// An answer that the session has expired ends it.
+func TestAPlainCreateHearsThatTheSessionHasExpired(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		s := session(t, c)
+		defer once(ens, testutil.OpCreate, testutil.Fail(testutil.CodeSessionExpired))()
+		err := framework.CreateEphemeral(s, "/a", nil)
+		if !errors.Is(err, framework.ErrSessionLost) || framework.MaybeApplied(err) || !errors.Is(s.Err(), framework.ErrSessionLost) {
+			t.Errorf("%v, session %v", err, s.Err())
+		}
+	})
+}
+
 // Large ones go in requests that the ensemble takes.
 func TestLargePlainCreates(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {

@@ -124,11 +124,11 @@ func TestAMechanismThatHasNoResponse(t *testing.T) {
 		text    string // of the error; empty: none
 		refused bool
 	}{
-		"it is done":           {func() ([]byte, bool, error) { return nil, true, nil }, deaf{}, "", false},
-		"it is not":            {func() ([]byte, bool, error) { return nil, false, nil }, deaf{}, "no response", true},
-		"it fails":             {func() ([]byte, bool, error) { return nil, true, io.ErrNoProgress }, deaf{}, io.ErrNoProgress.Error(), true},
-		"it cannot be sent":    {token, deaf{}, net.ErrClosed.Error(), false},
-		"it is not answered":   {token, discard{}, "closed the connection", true},
+		"it is done":         {func() ([]byte, bool, error) { return nil, true, nil }, deaf{}, "", false},
+		"it is not":          {func() ([]byte, bool, error) { return nil, false, nil }, deaf{}, "no response", true},
+		"it fails":           {func() ([]byte, bool, error) { return nil, true, io.ErrNoProgress }, deaf{}, io.ErrNoProgress.Error(), true},
+		"it cannot be sent":  {token, deaf{}, net.ErrClosed.Error(), false},
+		"it is not answered": {token, discard{}, "closed the connection", true},
 	} {
 		c := newCore(config{log: zap.NewNop()}, nil, "")
 		err := c.authenticateSASL(tt.x, nil, server{name: "a", address: "a"}, tt.conn, bytes.NewReader(nil), time.Minute)

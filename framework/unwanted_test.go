@@ -436,3 +436,19 @@ func TestUnwatchAtRandom(t *testing.T) {
 		})
 	}
 }
+
+// Without a connection there is nothing to be removed.
+func TestUnwatchWithoutAConnection(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		s := session(t, c)
+		network.Cut()
+		network.Drop()
+		time.Sleep(time.Second)
+		framework.Unwatch(s, framework.Read{Path: "/a"})
+		if framework.Sweeps(s) {
+			t.Error("a watch of no connection is to be removed")
+		}
+		network.Heal()
+	})
+}

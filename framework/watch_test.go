@@ -452,3 +452,25 @@ func TestWatchExistsEnds(t *testing.T) {
 		}
 	})
 }
+
+// Who cannot watch a znode that is missing leaves no watch behind.
+func TestAFollowerThatCannotBegin(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c := below(t, ens, "/none")
+		if _, err := c.WatchData(t.Context(), "/a"); !errors.As(err, new(interface{ MissingChroot() string })) {
+			t.Errorf("below a missing chroot: %v", err)
+		}
+		if ens.WatchCount() != 1 {
+			t.Errorf("%d watches", ens.WatchCount())
+		}
+		time.Sleep(3 * timeout)
+		if n := ens.WatchCount(); n != 0 {
+			t.Errorf("%d watches are left", n)
+		}
+		refused := testutil.NewFault(testutil.Match{Op: testutil.OpExists}, testutil.Fail(-8))
+		defer ens.Control(refused.Control)()
+		if _, err := c.WatchData(t.Context(), "/b"); !errors.Is(err, zk.ErrBadArguments) {
+			t.Errorf("an absence that may not be watched: %v", err)
+		}
+	})
+}
