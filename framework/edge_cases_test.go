@@ -3,6 +3,7 @@ package framework_test
 import (
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -141,13 +142,15 @@ func TestDiscardUnderAPolicyOfNoRetries(t *testing.T) {
 		s := session(t, c)
 		_, err := s.Create(t.Context(), "/e", nil, zk.FlagEphemeral)
 		must(t, err)
-		defer once(ens, testutil.OpDelete, testutil.DropBefore())()
-		s.Discard("/e")
-		time.Sleep(3 * time.Second)
+		tries := testutil.NewFault(testutil.Match{Op: testutil.OpDelete, Times: 1}, testutil.DropBefore())
+		defer ens.Control(tries.Control)()
+		began := time.Now()
+		gone := s.Discard("/e")
+		time.Sleep(500 * time.Millisecond)
 		network.Drop()
-		time.Sleep(3 * time.Second)
-		if ens.Exists("/e") {
-			t.Error("still there")
+		<-gone
+		if took := time.Since(began); ens.Exists("/e") || took < time.Second || took > 2*time.Second {
+			t.Errorf("there: %t, after %v; a budget of the policy is followed by another one after a second", ens.Exists("/e"), took)
 		}
 	})
 }
@@ -174,11 +177,19 @@ func TestDiscardOfWhatIsForbidden(t *testing.T) {
 		log, logged := observer.New(zap.ErrorLevel)
 		c, _ := connect(t, ens, framework.WithLogger(zap.New(log)))
 		s := forbidden(t, c)
-		ens.ResetRequests()
+		began := time.Now()
+		var tries []int // seconds
+		stop := ens.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpDelete {
+				tries = append(tries, int(time.Since(began).Seconds()))
+			}
+			return testutil.Pass()
+		})
 		s.Discard("/closed/e")
-		time.Sleep(time.Hour)
-		if got := ens.Requests()[testutil.OpDelete]; got < 10 || got > 70 || logged.Len() != 1 {
-			t.Errorf("%d tries of what is forbidden, said %d times", got, logged.Len())
+		time.Sleep(4 * time.Minute)
+		stop()
+		if want := []int{0, 5, 15, 35, 75, 135, 195}; !slices.Equal(tries, want) || logged.Len() != 1 {
+			t.Errorf("tries of what is forbidden after %v s, want %v; said %d times", tries, want, logged.Len())
 		}
 		_, err := c.SetACL(t.Context(), "/closed", zk.WorldACL(zk.PermAll), -1)
 		must(t, err)

@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"math"
 	"net"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -183,6 +186,10 @@ func conversation(latency time.Duration, scripts ...[]wire.Message) (c *core, as
 			*asked = append(*asked, frame[:size])
 			time.Sleep(latency)
 			for _, answer := range scripts[n] {
+				if text, ok := answer.(words); ok {
+					_, _ = theirs.Write([]byte(text))
+					continue
+				}
 				_, _ = theirs.Write(wire.AppendFrame(nil, answer))
 			}
 			_, _ = theirs.Read(frame) // until the other end closes
@@ -191,6 +198,12 @@ func conversation(latency time.Duration, scripts ...[]wire.Message) (c *core, as
 	}
 	return c, asked, limits
 }
+
+// words is an answer that is no frame.
+type words string
+
+func (words) Append(b []byte) []byte { return b }
+func (words) Decode(*wire.Decoder)   {}
 
 // A new session is asked for the latest transaction, and closed.
 func TestLatestTransaction(t *testing.T) {
@@ -320,16 +333,68 @@ func TestCloseRemotely(t *testing.T) {
 		"another session, whose close is not answered": {nil, []wire.Message{connected(8)}, errAnotherSession},
 		"refused":           {nil, []wire.Message{connected(7), &wire.ReplyHeader{Xid: 1, Err: wire.NoAuth}}, wire.NoAuth},
 		"with credentials":  {[]auth{{"digest", nil}}, []wire.Message{connected(7), &wire.ReplyHeader{Xid: wire.XidAuth}, &wire.ReplyHeader{Xid: 1}}, nil},
+		"silence":           {nil, []wire.Message{}, os.ErrDeadlineExceeded},
+		"no answer":         {nil, []wire.Message{connected(7)}, os.ErrDeadlineExceeded},
+		"none to the auth":  {[]auth{{"digest", nil}}, []wire.Message{connected(7)}, os.ErrDeadlineExceeded},
 		"they are rejected": {[]auth{{"digest", nil}}, []wire.Message{connected(7), &wire.ReplyHeader{Xid: wire.XidAuth, Err: wire.AuthFailed}}, zk.ErrAuthFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, _, _ := conversation(0, tt.script)
+				c, _, limits := conversation(0, tt.script)
 				c.cfg.auths = tt.auths
+				began := time.Now()
 				err := c.closeRemotely(t.Context(), server{name: "a", address: "a"}, 7, make([]byte, passwordSize), true, time.Second)
 				if !errors.Is(err, tt.want) || tt.want == nil && err != nil {
 					t.Error(err)
 				}
+				if late := errors.Is(err, os.ErrDeadlineExceeded) || strings.Contains(name, "not answered"); (time.Since(began) == time.Second) != late || (*limits)[0] != time.Second {
+					t.Errorf("after %v, dialed within %v", time.Since(began), *limits)
+				}
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// What a server is, and what it has, as it says itself or as a try shows.
+func TestAskOffer(t *testing.T) {
+	connected := &wire.ConnectResponse{SessionID: 7, Timeout: 4000, Password: make([]byte, passwordSize)}
+	version := func(text string) []wire.Message { return []wire.Message{words("Zookeeper version: " + text + "\n")} }
+	type script = []wire.Message
+	for name, tt := range map[string]struct {
+		scripts []script
+		minor   int
+		every   bool
+		fails   bool
+		took    time.Duration
+		dials   int
+	}{
+		"3.5":            {[]script{version("3.5.9-83df9301aa5c2a5d")}, 5, true, false, 0, 1},
+		"3.9":            {[]script{version("3.9.2")}, 9, true, false, 0, 1},
+		"2.9":            {[]script{version("2.9.2")}, 0, true, false, 0, 1},
+		"4.0":            {[]script{version("4.0.2")}, math.MaxInt, true, false, 0, 1},
+		"no server":      {[]script{nil, nil}, 0, false, true, 0, 2},
+		"silence":        {[]script{{}, {}}, 0, false, true, 2 * time.Second, 2},
+		"no version, it": {[]script{version("x"), {connected, &wire.ReplyHeader{Xid: firstXid}}, {connected, &wire.ReplyHeader{Xid: firstXid}}}, 6, false, false, 0, 3},
+		"it is refused":  {[]script{version("x"), {connected, &wire.ReplyHeader{Xid: firstXid, Err: wire.Unimplemented}}, {connected, &wire.ReplyHeader{Xid: firstXid}}}, 0, false, false, 0, 3},
+		"not answered":   {[]script{version("x"), {connected}, {connected, &wire.ReplyHeader{Xid: firstXid}}}, 0, false, false, time.Second, 3},
+		"not closed":     {[]script{version("x"), {connected, &wire.ReplyHeader{Xid: firstXid}}, {connected}}, 6, false, false, time.Second, 3},
+		"no session":     {[]script{version("x"), {&wire.ConnectResponse{}}}, 0, false, true, 0, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, _, limits := conversation(0, tt.scripts...)
+				began := time.Now()
+				minor, every, err := c.askOffer(t.Context(), server{name: "a", address: "a"}, wire.OpMultiRead, time.Second)
+				if minor != tt.minor || every != tt.every || (err != nil) != tt.fails || time.Since(began) != tt.took || len(*limits) != tt.dials {
+					t.Errorf("3.%d, of every one %t, %v, after %v and %d connections", minor, every, err, time.Since(began), len(*limits))
+				}
+				for _, limit := range *limits {
+					if limit != time.Second {
+						t.Errorf("dialed within %v", *limits)
+					}
+				}
+				time.Sleep(time.Minute)
 				synctest.Wait()
 			})
 		})
