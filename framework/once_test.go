@@ -387,8 +387,13 @@ func TestUpdateOnceThatCannotBeComputedAgain(t *testing.T) {
 			t.Error(err)
 		}
 		must(t, c.Delete(t.Context(), "/n", -1))
-		if r, err := c.UpdateOnce(t.Context(), "/n", "/once/a", onlyFrom0); err != nil || !r.Repeated {
-			t.Errorf("%+v, %v", r, err)
+		for _, op := range []testutil.Op{0, testutil.OpSync, testutil.OpGetData} { // whose answer is lost
+			lost := testutil.NewFault(testutil.Match{Op: op, Path: "/once/a", Times: 1}, testutil.DropAfter())
+			stop := ens.Control(lost.Control)
+			if r, err := c.UpdateOnce(t.Context(), "/n", "/once/a", onlyFrom0); err != nil || !r.Repeated || lost.Count() != 1 {
+				t.Errorf("%v: %+v, %v", op, r, err)
+			}
+			stop()
 		}
 		if _, err := c.UpdateOnce(t.Context(), "/n", "/once/b", onlyFrom0); !errors.Is(err, zk.ErrNoNode) || framework.MaybeApplied(err) {
 			t.Error(err)

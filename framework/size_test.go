@@ -82,6 +82,20 @@ var sized = []struct {
 		_, err := arm(t, s, "/a", "/a/"+strings.Repeat("x", more))
 		return err
 	}},
+	{"tree", 8 + 4 + len("/a/") + 4, func(t *testing.T, _ *framework.Client, s *framework.Session, more int) error {
+		_, remove, err := framework.WatchTree(t.Context(), s, "/a/"+strings.Repeat("x", more), func(uint64, zk.EventType, string) {})
+		if err == nil {
+			remove()
+		}
+		return err
+	}},
+	{"read all", 8 + 2*9 + 4 + len("/a/") + 1, func(t *testing.T, c *framework.Client, _ *framework.Session, more int) error {
+		_, err := c.ReadAll(t.Context(), framework.Read{Path: "/a/" + strings.Repeat("x", more)})
+		return err
+	}},
+	{"create that shares", 8 + 4 + len("/a/b") + 4 + aclHead + 4, func(_ *testing.T, _ *framework.Client, s *framework.Session, more int) error {
+		return framework.CreateEphemeral(s, "/a/b", make([]byte, more))
+	}},
 	{"delete", 8 + 4 + len("/a/") + 4, func(t *testing.T, c *framework.Client, _ *framework.Session, more int) error {
 		return c.Delete(t.Context(), "/a/"+strings.Repeat("x", more), -1)
 	}},
