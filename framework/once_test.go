@@ -390,10 +390,15 @@ func TestUpdateOnceThatCannotBeComputedAgain(t *testing.T) {
 		for _, op := range []testutil.Op{0, testutil.OpSync, testutil.OpGetData} { // whose answer is lost
 			lost := testutil.NewFault(testutil.Match{Op: op, Path: "/once/a", Times: 1}, testutil.DropAfter())
 			stop := ens.Control(lost.Control)
-			if r, err := c.UpdateOnce(t.Context(), "/n", "/once/a", onlyFrom0); err != nil || !r.Repeated || lost.Count() != 1 {
+			if r, err := c.UpdateOnce(t.Context(), "/n", "/once/a", onlyFrom0); err != nil || !r.Repeated || r.Stat == nil || lost.Count() != 1 {
 				t.Errorf("%v: %+v, %v", op, r, err)
 			}
 			stop()
+		}
+		lost := testutil.NewFault(testutil.Match{Op: testutil.OpGetData, Path: "/once/a", Times: 1}, testutil.DropAfter())
+		defer ens.Control(lost.Control)()
+		if r, err := c.MultiOnce(t.Context(), "/once/a", nil); err != nil || !r.Repeated || r.Stat == nil || lost.Count() != 1 {
+			t.Errorf("%+v, %v", r, err)
 		}
 		if _, err := c.UpdateOnce(t.Context(), "/n", "/once/b", onlyFrom0); !errors.Is(err, zk.ErrNoNode) || framework.MaybeApplied(err) {
 			t.Error(err)

@@ -273,3 +273,52 @@ func (scripted) Close() error                 { return nil }
 func (scripted) RemoteAddr() net.Addr         { return &net.TCPAddr{} }
 
 type onlyReader struct{ io.Reader }
+
+// changes is a mechanism whose credentials change after so many looks.
+type changes struct {
+	mechanism
+	looks, after int
+}
+
+func (m *changes) Changed() bool { m.looks++; return m.looks > m.after }
+
+// While the client is refused the next attempt comes after half a minute to a
+// minute, or within a second of a change, which begins a round.
+func TestTheTurnOfAClientThatIsRefused(t *testing.T) {
+	for name, tt := range map[string]struct {
+		refused     bool
+		after       int // looks
+		least, most time.Duration
+		rare        bool // afterwards
+		attempts    refusals
+	}{
+		"no change":     {true, 1000, 30 * time.Second, time.Minute, true, refusals{1, 2}},
+		"a change":      {true, 0, time.Second, time.Second, false, refusals{}},
+		"a later one":   {true, 4, 5 * time.Second, 5 * time.Second, false, refusals{}},
+		"it is not one": {false, 0, 0, 0, false, refusals{1, 2}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := &changes{after: tt.after}
+			c := newCore(config{log: zap.NewNop(), sasl: m}, []string{"a", "b"}, "")
+			if c.refusals = (refusals{1, 2}); tt.refused {
+				c.pace.rare = longestRefused
+			}
+			began := time.Now()
+			if !c.awaitTurn(nil) {
+				t.Errorf("%s: it is not its turn", name)
+			}
+			if took := time.Since(began); took < tt.least || took > tt.most {
+				t.Errorf("%s: after %v", name, took)
+			}
+			if c.pace.isRefused() != tt.rare || c.refusals != tt.attempts || c.pace.tries != 1 && !tt.rare {
+				t.Errorf("%s: refused %t, %+v, %d tries", name, c.pace.isRefused(), c.refusals, c.pace.tries)
+			}
+			stop := make(chan struct{})
+			close(stop)
+			if c.pace.rare = time.Hour; c.awaitTurn(stop) {
+				t.Errorf("%s: it goes on after the end", name)
+			}
+			synctest.Wait()
+		})
+	}
+}
