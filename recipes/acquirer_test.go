@@ -36,6 +36,15 @@ func TestTryAndWithin(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 3*time.Second {
 			t.Errorf("Within: %v after %v", err, time.Since(began))
 		}
+		if _, err := recipes.Within(b, 3*time.Second).TryAcquire(t.Context()); !errors.Is(err, recipes.ErrBusy) {
+			t.Errorf("a try within 3s: %v", err)
+		}
+		w.ClientNet("b").Cut()
+		began = time.Now()
+		if _, err := recipes.Within(b, 3*time.Second).TryAcquire(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 3*time.Second {
+			t.Errorf("a try without a server: %v after %v", err, time.Since(began))
+		}
+		w.ClientNet("b").Heal()
 		if got, want := recipes.FullPath(recipes.Within(recipes.Try(b), 1)), b.FullPath(); got != want {
 			t.Errorf("full path %q, want %q", got, want)
 		}

@@ -102,7 +102,7 @@ func TestWorkThatBeginsAfterTheLossOverrunsIfItGoesOn(t *testing.T) {
 			err := l.Do(t.Context(), func(context.Context, *recipes.Lease) error { time.Sleep(d); return nil })
 			bubble.WantErr(t, err, recipes.ErrNotHeld)
 		}
-		work(time.Millisecond)
+		work(bubble.Margin - 1)
 		o.want(t, 0)
 		deadline := l.Deadline()
 		work(bubble.Margin)
