@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -320,5 +321,47 @@ func TestTheTurnOfAClientThatIsRefused(t *testing.T) {
 			}
 			synctest.Wait()
 		})
+	}
+}
+
+// What a link makes of what a server sends before a session is confirmed.
+func TestWhatALinkMakesOfAnExchange(t *testing.T) {
+	const mine = 0x1234
+	connected := func(timeout int32, id int64) []byte {
+		return wire.AppendFrame(nil, &wire.ConnectResponse{Timeout: timeout, SessionID: id, Password: make([]byte, passwordSize)})
+	}
+	token := func(xid int32, token []byte) []byte {
+		return wire.AppendFrame(nil, &wire.ReplyHeader{Xid: xid}, &wire.Token{Token: token})
+	}
+	for name, tt := range map[string]struct {
+		answers   [][]byte
+		calls     int // of the exchange
+		confirmed bool
+		malformed bool
+		refused   bool
+		expired   bool
+	}{
+		"accepted":            {[][]byte{connected(6000, mine), token(1, []byte("c")), token(2, nil)}, 2, true, false, false, false},
+		"refused":             {[][]byte{connected(6000, mine), wire.AppendFrame(nil, &wire.ReplyHeader{Xid: 1, Err: wire.AuthFailed})}, 1, false, false, true, false},
+		"malformed":           {[][]byte{connected(6000, mine), token(7, []byte("c"))}, 1, false, true, false, false},
+		"it ends":             {[][]byte{connected(6000, mine)}, 1, false, false, false, false},
+		"too short":           {[][]byte{wire.AppendFrame(nil, &wire.ReplyHeader{})}, 0, false, true, false, false},
+		"too long":            {[][]byte{{0, 0x10, 0, 0}, make([]byte, 200)}, 0, false, true, false, false},
+		"granted too little":  {[][]byte{connected(1, mine)}, 0, false, true, false, false},
+		"the session is gone": {[][]byte{connected(6000, 0)}, 0, false, false, false, true},
+		"another session":     {[][]byte{connected(6000, mine+1)}, 0, false, false, false, true},
+	} {
+		c := newCore(config{sessionTimeout: 6 * time.Second, log: zap.NewNop()}, nil, "")
+		s := &session{core: c, over: make(chan struct{}), severed: make(chan struct{}), timeout: 6 * time.Second, id: mine}
+		s.hub.session, s.buffers.conn = s, &zk.Conn{}
+		x := &talker{last: 2}
+		l := newLink(scripted{Reader: bytes.NewReader(slices.Concat(tt.answers...))}, s, server{name: "a", address: "a"}, x, time.Minute)
+		l.named, l.sentAt = true, time.Now()
+		_, _ = io.Copy(io.Discard, onlyReader{l})
+		_ = l.Close()
+		if x.calls != tt.calls || (s.link != nil) != tt.confirmed || (s.malformed != nil) != tt.malformed || errors.Is(c.lastErr, ErrAuthFailed) != tt.refused || (s.err != nil) != tt.expired {
+			t.Errorf("%s: %d calls, confirmed %t, malformed %v, last %v, session %v", name, x.calls, s.link != nil, s.malformed, c.lastErr, s.err)
+		}
+		c.tasks.Wait()
 	}
 }

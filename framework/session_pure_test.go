@@ -2,13 +2,16 @@ package framework
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
+	"io"
 	"math"
 	"net"
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -653,4 +656,80 @@ func TestOneRequestAboutAPathAtATime(t *testing.T) {
 		ts.endOne("/a")
 	}
 	<-quiet
+}
+
+// A session that is over is not connected any more.
+func TestAConnectionThatComesTooLate(t *testing.T) {
+	s, _ := standing()
+	s.core.changed = make(chan struct{})
+	s.up = false
+	s.end(ErrSessionLost)
+	if s.onConnected(); s.up || s.core.state != Connecting || s.core.session != nil {
+		t.Errorf("up %t, state %v", s.up, s.core.state)
+	}
+}
+
+// Why there is no connection, when a server has ended one without an answer.
+func TestOnNoAnswer(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err       error
+		tls       bool
+		seen      int64
+		has, lack string
+	}{
+		"we have closed it":      {net.ErrClosed, false, 1, "", "x"},
+		"the same, in memory":    {io.ErrClosedPipe, false, 1, "", "x"},
+		"it is too late":         {os.ErrDeadlineExceeded, false, 1, "no answer from a at b: i/o timeout", "quorum"},
+		"the server has":         {io.EOF, false, 0, "it has no quorum, or has as many connections from this address as it allows (maxClientCnxns), or expects TLS", "lags"},
+		"with TLS":               {syscall.ECONNRESET, true, 0, "or refuses the client's certificate", "expects"},
+		"after some transaction": {syscall.EPIPE, false, 1, "or expects TLS, or lags behind what this client has seen", "certificate"},
+	} {
+		s, on := standing()
+		s.id, on.to, on.seen = 0, server{name: "a", address: "b"}, tt.seen
+		if tt.tls {
+			s.core.cfg.tls = func() (*tls.Config, error) { return nil, nil }
+		}
+		on.onNoAnswer(tt.err)
+		text := ""
+		if s.core.lastErr != nil {
+			text = s.core.lastErr.Error()
+		}
+		if (text == "") != (tt.has == "") || !strings.Contains(text, tt.has) || strings.Contains(text, tt.lack) || s.hungUp.since.IsZero() == isHangUp(tt.err) {
+			t.Errorf("%s: %q, hung up %v", name, text, s.hungUp)
+		}
+	}
+}
+
+// How a follower joins a tree, at each of its phases.
+func TestStepIn(t *testing.T) {
+	for name, tt := range map[string]struct {
+		story   func(ts *trees, tr *tree, f *follower, other *link)
+		waits   bool
+		joins   bool
+		order   uint64
+		refused error
+	}{
+		"armed":               {func(*trees, *tree, *follower, *link) {}, false, true, 9, nil},
+		"being armed":         {func(_ *trees, tr *tree, _ *follower, _ *link) { tr.phase = treeArming }, true, true, 0, nil},
+		"being removed":       {func(_ *trees, tr *tree, _ *follower, _ *link) { tr.phase = treeRemoving }, true, false, 0, nil},
+		"it has failed":       {func(_ *trees, tr *tree, _ *follower, _ *link) { tr.err = errNoTrees }, true, false, 0, nil},
+		"another connection":  {func(_ *trees, tr *tree, _ *follower, other *link) { tr.on = other }, true, false, 0, nil},
+		"joined, being armed": {func(_ *trees, tr *tree, f *follower, _ *link) { f.tree, tr.phase = tr, treeArming }, true, true, 0, nil},
+		"joined, armed":       {func(_ *trees, tr *tree, f *follower, _ *link) { f.tree = tr }, false, true, 5, nil},
+		"joined, has failed":  {func(_ *trees, tr *tree, f *follower, _ *link) { f.tree, tr.phase, tr.err = tr, treeGone, zk.ErrNoAuth }, false, true, 0, zk.ErrNoAuth},
+		"none may be":         {func(ts *trees, _ *tree, _ *follower, _ *link) { ts.over, ts.at = true, nil }, false, false, 0, errNoTrees},
+	} {
+		s, on := standing()
+		s.order.Store(9)
+		tr := &tree{path: "/a", on: on, phase: treeArmed, order: 5, moved: make(chan struct{})}
+		f := &follower{path: "/a", on: func(uint64, zk.EventType, string) {}}
+		s.trees.at = map[string]*tree{"/a": tr}
+		tt.story(&s.trees, tr, f, &link{})
+		before := f.tree
+		order, moved, err := s.stepIn(f, on)
+		told := len(s.trees.told["/a"]) == 1
+		if (moved != nil) != tt.waits || (f.tree == tr) != tt.joins || order != tt.order || !errors.Is(err, tt.refused) || told != (tt.joins && before == nil) || (tr.followers == 1) != told {
+			t.Errorf("%s: armed at %d, waits %t, joined %t, told %t, %v", name, order, moved != nil, f.tree == tr, told, err)
+		}
+	}
 }
