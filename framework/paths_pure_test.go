@@ -53,7 +53,7 @@ func TestPathsThatAreRefused(t *testing.T) {
 			return err
 		},
 		"a protected create": func(s *Session, path string) error {
-			_, _, err := s.createProtected(ctx, path, "x", nil, 0, nil, nil)
+			_, _, err := s.createProtected(ctx, path, "x", nil, 0, nil, nil, "")
 			return err
 		},
 		"a protected batch": func(s *Session, path string) error {

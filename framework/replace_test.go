@@ -118,8 +118,8 @@ func TestACreateAfterAnother(t *testing.T) {
 	}
 }
 
-// Once the delete has been executed the directory may be removed and made again,
-// and the numbers begin anew: the next number says nothing then.
+// Once the delete has been executed, the directory may be removed and made
+// again, and the numbers begin anew: the next number says nothing then.
 func TestACreateInADirectoryThatWasMadeAgain(t *testing.T) {
 	inLines(t, 1, func(t *testing.T, l *lines) {
 		first := l.joinAll(0)[0]

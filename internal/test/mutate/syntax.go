@@ -144,8 +144,8 @@ func (f *finder) isLog(c *ast.CallExpr) bool {
 	return t != nil && strings.Contains(types.TypeString(t, nil), "go.uber.org/zap.")
 }
 
-// isText reports whether a call formats a text, such as an error's: it is one of
-// package fmt, or has the parameters of fmt.Sprintf.
+// isText reports whether a call formats a text, such as an error's: it is one
+// of package fmt, or has the parameters of fmt.Sprintf.
 func (f *finder) isText(c *ast.CallExpr) bool {
 	if s, ok := c.Fun.(*ast.SelectorExpr); ok {
 		if o := f.info.Uses[s.Sel]; o != nil && o.Pkg() != nil && o.Pkg().Path() == "fmt" {

@@ -49,15 +49,16 @@ var Framework = seam.Framework.(interface {
 	// they are not one transaction, there is a list.
 	CreateProtectedInstead(ctx context.Context, s *framework.Session, dir, name string, data []byte, flags int32, acl []zk.ACL, replaced string) (_ framework.Created, next bool, err error)
 	// StartDelete begins to delete the znode at path, whatever its version, and
-	// returns at once. Of ctx only the values are used, for the observers; it may
-	// be nil. No create of a contender that is asked for later in this session is
-	// executed before it, unless the delete has to be sent again: its answer is
-	// lost, it was in a batch that was refused, or WithBatching is off. finish
-	// does the rest, and has to be called, soon and on a goroutine of its own: it
-	// may have to send other writes as well. It returns as Delete does: when the znode is gone, the session is over, or the
-	// budget of the retry policy is used up. The delete may share a request with
-	// other deletes and creates of contenders. If patient is true, it waits up to
-	// a millisecond for one of them.
+	// returns at once. Of ctx only the values are used, for the observers; it
+	// may be nil. No create of a contender that is asked for later in this
+	// session is executed before it, unless the delete has to be sent again: its
+	// answer is lost, it was in a batch that was refused, or WithBatching is
+	// off. finish does the rest, and has to be called, soon and on a goroutine
+	// of its own: it may have to send other writes as well. It returns as Delete
+	// does: when the znode is gone, the session is over, or the budget of the
+	// retry policy is used up. The delete may share a request with other deletes
+	// and creates of contenders. If patient is true, it waits up to a
+	// millisecond for one of them.
 	StartDelete(ctx context.Context, s *framework.Session, path string, patient bool) (finish func() error)
 
 	// AnswerOf returns the latest transaction that the server had applied when it
