@@ -14,9 +14,9 @@ import (
 // are one transaction, the number of the new znode says all that a list would:
 //
 //   - A directory counts the znodes that are created in it, sequential or not,
-//     and gives the count to sequential ones as their number. What is refused is
-//     not counted (before ZooKeeper 3.4.6 a refused multi could set the count
-//     back: ZOOKEEPER-1624).
+//     and gives the count to sequential ones as their number. A create that is
+//     refused is not counted. (Before ZooKeeper 3.4.6 a refused multi could set
+//     the count back: ZOOKEEPER-1624.)
 //   - The old znode existed until the transaction. So the directory has stood
 //     since the old one was created, and has counted on.
 //   - So if the number of the new znode is the next after that of the old one,
