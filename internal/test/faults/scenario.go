@@ -236,6 +236,10 @@ var Scenarios = []Scenario{
 		p := plan(sim.Mutex, client{{bare(0, 10)}, {at(2, 10)}}, one(at(5, 10)))
 		return with(p, func(p *sim.Plan) { p.Async, p.Handoffs = true, 0 })
 	}},
+	{"async-alone", true, func() *sim.Plan { // each znode of the first client replaces the one before, and has no list
+		p := plan(sim.Mutex, client{{bare(0, 4)}, {bare(1, 4)}, {at(2, 4)}}, one(at(11, 10)))
+		return with(p, func(p *sim.Plan) { p.Async, p.Handoffs = true, 0 })
+	}},
 	{"cache", true, func() *sim.Plan { // what another client changes
 		return plan(sim.Cache, one(follow(sim.Follow{Depth: -1, Recheck: recheck})), one(changing(
 			sim.Change{What: sim.Put}, sim.Change{What: sim.Put, Path: "/a"}, sim.Change{Pause: 4 * time.Millisecond, What: sim.Write, Path: "/a"},
