@@ -27,7 +27,7 @@ import (
 // but neither frozen nor cut off from the others.
 func TestKnowledgeNeverOutlivesTheSession(t *testing.T) {
 	const tick = 2 * time.Second
-	span := bubble.Draw(2*time.Minute, 5*time.Minute)
+	span := bubble.Few(time.Minute, bubble.Draw(2*time.Minute, 5*time.Minute))
 	seed := rand.Uint64()
 	if text := os.Getenv("ZKR_SEED"); text != "" {
 		var err error

@@ -85,7 +85,7 @@ func TestWatchesDoNotGrowWithReconnects(t *testing.T) {
 			t.Fatalf("%d channels of the wire client, want none; %d watches, want %d", n, ens.WatchCount(), watches)
 		}
 		ens.ResetRequests()
-		const times = 500
+		times := bubble.Few(100, 500)
 		for range times {
 			network.Drop()
 			time.Sleep(timeout)
@@ -134,7 +134,7 @@ func TestWatchesDoNotGrowWithLostEvents(t *testing.T) {
 				told := w.watch(t, t.Context(), c)
 				hears(t, told, atOnce)
 				s := session(t, c)
-				const rounds = 100
+				rounds := bubble.Few(30, 100)
 				for i := range rounds {
 					network.LoseEvents(true)
 					must(t, w.change(owner, fmt.Sprintf("[%d]", i)))
@@ -278,7 +278,7 @@ func TestManyWatchesAreTakenUpInParts(t *testing.T) {
 // that arm watches, and whenever: before, between and behind the event, the
 // answers, and the next disconnect.
 func TestNoChangeIsMissedAroundReconnects(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range bubble.Few[uint64](3, 12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 				random := rand.New(rand.NewPCG(seed, 1))

@@ -50,12 +50,13 @@ func (r *renewing) pauses() (all []time.Duration) {
 // Renew is called at the times that it returns, at most once a second, and no
 // more after Close. No goroutine is left (bubble.Run).
 func TestRenew(t *testing.T) {
+	long := bubble.Few(12*time.Minute, time.Hour)
 	for name, tt := range map[string]struct{ next, want time.Duration }{
-		"in time":          {10 * time.Minute, 10 * time.Minute},
-		"now":              {0, time.Second},
-		"in the past":      {-time.Hour, time.Second},
-		"within 1s":        {time.Millisecond, time.Second},
-		"an hour from now": {time.Hour, time.Hour},
+		"in time":       {10 * time.Minute, 10 * time.Minute},
+		"now":           {0, time.Second},
+		"in the past":   {-time.Hour, time.Second},
+		"within 1s":     {time.Millisecond, time.Second},
+		"long from now": {long, long},
 	} {
 		t.Run(name, func(t *testing.T) {
 			requiring(t, func(t *testing.T, ens *testutil.Embedded) {
@@ -81,6 +82,7 @@ func TestRenew(t *testing.T) {
 // Errors, panics and calls that end their goroutine are logged. The pauses
 // after them grow up to a minute, and are short again after a success.
 func TestRenewFails(t *testing.T) {
+	long := bubble.Few(12*time.Minute, time.Hour)
 	for name, fail := range map[string]func() (time.Time, error){
 		"error":             func() (time.Time, error) { return time.Now(), errors.New("no KDC") },
 		"panic":             func() (time.Time, error) { panic("no KDC") },
@@ -93,7 +95,7 @@ func TestRenewFails(t *testing.T) {
 				var well atomic.Bool
 				m := newRenewing(func(context.Context) (time.Time, error) {
 					if well.Load() {
-						return time.Now().Add(time.Hour), nil
+						return time.Now().Add(long), nil
 					}
 					return fail()
 				})
@@ -112,11 +114,11 @@ func TestRenewFails(t *testing.T) {
 					t.Errorf("%d calls have failed, %d are logged", len(pauses)+1, n)
 				}
 				well.Store(true)
-				time.Sleep(90 * time.Minute)
+				time.Sleep(long * 3 / 2)
 				n := len(m.pauses())
 				well.Store(false)
-				time.Sleep(40 * time.Minute)
-				if pauses := m.pauses()[n-1:]; pauses[0] != time.Hour || pauses[1] != time.Hour || pauses[2] > 2*time.Second {
+				time.Sleep(long * 2 / 3)
+				if pauses := m.pauses()[n-1:]; pauses[0] != long || pauses[1] != long || pauses[2] > 2*time.Second {
 					t.Errorf("after successes the pauses are %v", pauses)
 				}
 				must(t, c.Close())

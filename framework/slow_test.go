@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -43,7 +44,7 @@ func claims(t *testing.T, s *framework.Session, n int, hold time.Duration) (lost
 // From a round trip of 0.07 T on some leases were lost, and from 0.11 T all,
 // although every request was answered.
 func TestSlowEnsemblesKeepTheirLeases(t *testing.T) {
-	for _, percent := range []time.Duration{1, 2, 5, 7, 10, 12} {
+	for _, percent := range bubble.FewOf(2, []time.Duration{1, 2, 5, 7, 10, 12}) {
 		for name, opts := range map[string][]framework.Option{
 			"sync":  nil,
 			"write": {framework.WithProof(framework.ProofWrite)},
@@ -55,7 +56,7 @@ func TestSlowEnsemblesKeepTheirLeases(t *testing.T) {
 					network.Latency(half, half)
 					time.Sleep(timeout)
 					for _, hold := range []time.Duration{timeout / 2, 10 * timeout} {
-						if lost, err := claims(t, session(t, c), 14, hold); lost > 0 || err != nil {
+						if lost, err := claims(t, session(t, c), bubble.Few(4, 14), hold); lost > 0 || err != nil {
 							t.Errorf("held for %v: %d lost, %v", hold, lost, err)
 						}
 					}
@@ -82,7 +83,7 @@ func TestLeasesLastWithTheLargestMarginAndTick(t *testing.T) {
 				network.Latency(time.Millisecond, time.Millisecond)
 				s := session(t, c)
 				for _, hold := range []time.Duration{timeout / 2, 10 * timeout} {
-					if lost, err := claims(t, s, 21, hold); lost > 0 || err != nil {
+					if lost, err := claims(t, s, bubble.Few(5, 21), hold); lost > 0 || err != nil {
 						t.Errorf("held for %v: %d lost, %v", hold, lost, err)
 					}
 				}
@@ -217,7 +218,7 @@ func TestAFrozenMemberCostsNoLease(t *testing.T) {
 				release, err := s.Hold(func(err error) { t.Errorf("lost: %v", err) })
 				must(t, err)
 				defer release()
-				for i := range 40 {
+				for i := range bubble.Few(10, 40) {
 					time.Sleep(2*timeout + time.Duration(i)*timeout/120)
 					at := memberOf(t, ens, s.ID())
 					if at == ens.Leader() { // then there is no quorum's leader until another one is elected

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -21,7 +22,7 @@ func TestAStraySearchEndsAndIsShared(t *testing.T) {
 		name        string
 		directories int
 		each        int
-	}{{"a thousand at a disconnect", 1, 1000}, {"three hundred directories", 300, 1}} {
+	}{{"many at a disconnect", 1, bubble.Few(200, 1000)}, {"many directories", bubble.Few(60, 300), 1}} {
 		t.Run(test.name, func(t *testing.T) {
 			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 				ens.Latency(time.Millisecond)

@@ -374,7 +374,7 @@ func TestUnwatchAtOldServers(t *testing.T) {
 
 // Callers that come and go at random never miss a change, and leave nothing.
 func TestUnwatchAtRandom(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range bubble.Few[uint64](5, 20) {
 		inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 			random := rand.New(rand.NewPCG(seed, 7))
 			c, network := connect(t, ens)

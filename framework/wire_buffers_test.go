@@ -62,9 +62,9 @@ func TestAnswersLargerThanTheBuffer(t *testing.T) {
 		data := bytes.Repeat([]byte("0123456789"), 100_000)
 		_, err := writer.Create(t.Context(), "/large", data, 0)
 		must(t, err)
-		const children = 10_000 // of 200 bytes: 2 MB in all
+		const children = 2000 // of 1000 bytes: 2 MB in all
 		for i := range children {
-			_, err := writer.Create(t.Context(), fmt.Sprintf("/many/%0200d", i), nil, 0)
+			_, err := writer.Create(t.Context(), fmt.Sprintf("/many/%01000d", i), nil, 0)
 			must(t, err)
 		}
 		c, network := connect(t, ens, framework.WithMaxRequest(16<<10))

@@ -73,10 +73,10 @@ type At struct {
 }
 
 // EveryFault makes a run with each fault at each request, or without ZKR_WHOLE
-// at one of step, other ones for each fault. run returns how many requests it
-// has made.
+// at one of step, other ones for each fault, with -short at one of 4*step. run
+// returns how many requests it has made.
 func EveryFault(t *testing.T, faults []Fault, step int, run func(t *testing.T, at At) (requests int)) {
-	step = Draw(step, 1)
+	step = Few(4*step, Draw(step, 1))
 	for i, f := range faults {
 		t.Run(f.Name, func(t *testing.T) {
 			t.Parallel()
