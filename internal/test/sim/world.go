@@ -476,10 +476,12 @@ func (w *world) goroutines() {
 	if w.plan.Recipe == Presence || w.plan.Recipe == Discovery { // which guards the path for as long as strays are looked for
 		bound = 100 * w.plan.Timeout
 	}
-	for end := time.Now().Add(bound); time.Now().Before(end); time.Sleep(w.plan.Timeout / 4) {
+	pause := w.plan.Timeout / 4 // it grows: a look at all stacks takes longer than all the rest
+	for end := time.Now().Add(bound); time.Now().Before(end); pause += pause / 2 {
 		if stacks = busy(); len(stacks) == 0 {
 			return
 		}
+		time.Sleep(pause)
 	}
 	w.ledger.fault("%d goroutines are left:\n%s", len(stacks), strings.Join(stacks, "\n\n"))
 }
