@@ -47,7 +47,7 @@ func TestNothingOfAReleaseStays(t *testing.T) {
 					}
 					cycle()
 					before := count()
-					const cycles = 20
+					cycles := bubble.Few(8, 20)
 					for range cycles {
 						cycle()
 					}

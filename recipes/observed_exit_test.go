@@ -98,7 +98,7 @@ func (u *unruly) work(ctx context.Context, a recipes.Acquirer) {
 // goroutine. The game of the counts cannot have such observers, since it
 // compares times to the nanosecond.
 func TestUnrulyObservers(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range bubble.Few[uint64](6, 30) {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			u := &unruly{random: rand.New(rand.NewPCG(seed, 0))}
 			c := w.Connect("a", u.observers()...)

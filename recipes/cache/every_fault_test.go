@@ -33,7 +33,7 @@ func TestEveryFaultAtEveryStep(t *testing.T) {
 }
 
 func tryEveryStep(t *testing.T, name string, action testutil.Action, opts []cache.Option) {
-	stride := bubble.Draw[int32](4, 1)
+	stride := bubble.Few(12, bubble.Draw[int32](4, 1))
 	first, steps := 1+rand.Int32N(stride), int32(0)
 	for step := first; step == first || step <= min(steps+1, 80); step += stride {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {

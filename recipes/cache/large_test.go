@@ -55,10 +55,10 @@ func TestAReconnectReadsLargeDataOnlyIfTheyHaveChanged(t *testing.T) {
 			return counted{conn, &bytes}, nil
 		}))
 		other := w.Connect("writer")
-		const n, changed = 1000, 10
+		n, changed := bubble.Few(200, 1000), 10
 		paths := fillLarge(t, other, n)
 		k := synced(t, c, cache.WithRecheck(0))
-		if got := bytes.Load(); got < n*large {
+		if got := bytes.Load(); got < int64(n*large) {
 			t.Errorf("%d bytes for the first view", got)
 		}
 		for _, end := range []func(){network.Drop, func() { w.Expire(c) }} {

@@ -109,7 +109,7 @@ func (h *history) allows(v cache.View, earlier map[string]int) {
 // or later, and not before the state in the view before.
 func TestRandom(t *testing.T) {
 	random := bubble.Random(t)
-	for range bubble.Draw(5, 25) {
+	for range bubble.Few(3, bubble.Draw(5, 25)) {
 		seed := random.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { playRandom(t, rand.New(rand.NewPCG(seed, 0))) })
 	}

@@ -92,16 +92,16 @@ func TestReconnectOfOneShotWatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				c, other := w.Connect("reader"), w.Connect("writer")
-				fill(t, other, 10, 200)
+				fill(t, other, 10, bubble.Few(101, 200))
 				k := synced(t, c, cache.WithOneShotWatches(), cache.WithRecheck(0))
 				shows(t, w, k)
 				if tt.before != nil {
 					tt.before(t, other)
 					shows(t, w, k)
 				}
-				const frames = 2 // of 128 kB of paths
+				frames := bubble.Few(1, 2) // of 128 kB of paths
 				parts := tt.parts
-				for range 3 {
+				for range bubble.Few(1, 3) {
 					w.ClientNet("reader").Cut()
 					await(t, k, cache.Stale)
 					if tt.during != nil {
@@ -246,7 +246,7 @@ func TestReconnectUnderFaults(t *testing.T) {
 		"too late":     func() testutil.Action { return testutil.DelayReply(2 * bubble.Timeout) },
 		"never":        func() testutil.Action { return testutil.Hold(nil) },
 	} {
-		for skip := range 3 {
+		for skip := range bubble.Few(1, 3) {
 			t.Run(fmt.Sprint(name, " ", skip), func(t *testing.T) {
 				bubble.Run(t, func(t *testing.T, w *bubble.World) {
 					c, other := w.Connect("reader", framework.WithMaxRequest(16<<10)), w.Connect("writer")

@@ -488,8 +488,8 @@ func TestAProcessThatIsFar(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(time.Second)
-		for range 5 {
+		time.Sleep(bubble.Few(200*time.Millisecond, time.Second))
+		for range bubble.Few(2, 5) {
 			began := time.Now()
 			_, err := far.Add(t.Context(), 1)
 			if took := time.Since(began); err != nil || took > 2*time.Second {

@@ -92,7 +92,7 @@ func TestAllUnderRandomFaults(t *testing.T) {
 			for range 2 {
 				rng := rand.New(rand.NewPCG(rng.Uint64(), 2))
 				wg.Go(func() {
-					for range 60 {
+					for range bubble.Few(15, 60) {
 						some := rng.Perm(len(paths))[:1+rng.IntN(len(paths))]
 						var parts []recipes.Acquirer
 						for _, i := range some {

@@ -127,10 +127,10 @@ func TestInvalidKeys(t *testing.T) {
 // Several goroutines of two processes use thousands of keys at once. Afterwards
 // nothing is left.
 func TestThousandsOfKeys(t *testing.T) {
-	const count = 2000
+	count := bubble.Few(300, 2000)
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := keyedOf(t, w.Connect("a")), keyedOf(t, w.Connect("b"))
-		var in [count]bubble.Exclusion
+		in := make([]bubble.Exclusion, count)
 		var wg sync.WaitGroup
 		for i := range count {
 			in[i].T = t
@@ -165,7 +165,7 @@ func TestThousandsOfKeys(t *testing.T) {
 
 // An unused key uses no memory. The keys are long, so that a leak is seen.
 func TestUnusedKeysTakeNoMemory(t *testing.T) {
-	const count, long = 2000, 1000
+	count, long := bubble.Few(1000, 2000), 1000
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		k := keyedOf(t, w.Connect("a"))
 		use := func(from int) {

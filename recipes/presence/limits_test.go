@@ -143,7 +143,7 @@ func TestANodeDoesNotGrow(t *testing.T) {
 			round(i)
 		}
 		before := w.Count(n, c)
-		for i := range 100 {
+		for i := range bubble.Few(30, 100) {
 			round(i)
 		}
 		for _, more := range w.Count(n, c).Grown(before, 4) {

@@ -139,7 +139,7 @@ func TestFirstInLineWithoutZnodeTakesNothing(t *testing.T) {
 func TestCancelRacesGrant(t *testing.T) {
 	const latency = 10 * time.Millisecond
 	for _, local := range []bool{false, true} {
-		for at := time.Duration(0); at <= 10*latency; at += latency / 4 {
+		for at := time.Duration(0); at <= 10*latency; at += bubble.Few(3*latency/4, latency/4) {
 			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 				s := clients(w, 3, 2)
 				held := bubble.Acquire(t, t.Context(), s[0].Permits(2))

@@ -198,7 +198,7 @@ func TestPredecessorsLeaveInAnyOrder(t *testing.T) {
 // lock is free.
 func TestCancelRacesGrant(t *testing.T) {
 	const latency = 10 * time.Millisecond
-	for at := time.Duration(0); at <= 6*latency; at += latency / 4 {
+	for at := time.Duration(0); at <= 6*latency; at += bubble.Few(3*latency/4, latency/4) {
 		bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 			a, b := w.Connect("a"), w.Connect("b")
 			held := bubble.Acquire(t, t.Context(), mutexOf(t, a))
@@ -310,7 +310,8 @@ func TestAcquireWithCancelAtRandomInstants(t *testing.T) {
 	r := bubble.Random(t)
 	for _, faults := range []bool{false, true} {
 		bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
-			const clients, goroutines, rounds = 4, 5, 50
+			const clients, goroutines = 4, 5
+			rounds := bubble.Few(20, 50)
 			const latency = 2 * time.Millisecond
 			inside := &bubble.Exclusion{T: t}
 			var muts []recipes.Acquirer
@@ -372,7 +373,7 @@ func TestAcquireWithCancelAtRandomInstants(t *testing.T) {
 				})
 			}
 			go func() {
-				for canceled.Load()+got.Load() < clients*goroutines*rounds {
+				for int(canceled.Load()+got.Load()) < clients*goroutines*rounds {
 					time.Sleep(time.Millisecond)
 				}
 				close(done)

@@ -25,7 +25,7 @@ func TestMaxHoldTimerDuringAHandoff(t *testing.T) {
 		m := mutexOf(t, w.Connect("a"), recipes.WithMaxHold(hold), recipes.WithHandoffs(1<<30))
 		l := bubble.Acquire(t, t.Context(), m)
 		kept := 0
-		for i := range 300 {
+		for i := range bubble.Few(80, 300) {
 			began := time.Now()
 			next := bubble.Acquiring(t.Context(), m)
 			time.Sleep(hold - time.Since(began))

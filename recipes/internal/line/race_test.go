@@ -98,7 +98,7 @@ func TestReentryRacesTheRelease(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
 		ctx := recipes.WithOwner(t.Context(), recipes.NewOwner())
-		for range 3000 {
+		for range bubble.Few(500, 3000) {
 			outer := bubble.Acquire(t, ctx, m)
 			var wg sync.WaitGroup
 			wg.Go(func() { bubble.Release(t, outer) })
@@ -232,7 +232,7 @@ func TestAWaiterIsGrantedWithTimeAhead(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		b := w.Connect("b")
 		m := mutexOf(t, b)
-		for i := range 20 {
+		for i := range bubble.Few(6, 20) {
 			held := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect(fmt.Sprint("a", i))))
 			next := bubble.Acquiring(t.Context(), m)
 			w.InLine(lockPath, 2)
@@ -294,7 +294,7 @@ func TestHeartbeatSlowsDownAfterwards(t *testing.T) {
 func TestContextHasEndedWhenLostIsClosed(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), recipes.WithMaxHold(time.Millisecond))
-		for range 500 {
+		for range bubble.Few(100, 500) {
 			l := bubble.Acquire(t, t.Context(), m)
 			<-l.Lost()
 			if l.Context().Err() == nil || l.Err() == nil {

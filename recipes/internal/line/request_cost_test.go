@@ -18,7 +18,7 @@ import (
 // One that holds sends two syncs each sixth of the timeout, however many locks
 // it holds.
 func TestRequestsInQuietTimes(t *testing.T) {
-	const timeouts = 300
+	timeouts := bubble.Few(60, 300)
 	for _, tt := range []struct {
 		name         string
 		holds        int
@@ -63,13 +63,13 @@ func TestRequestsInQuietTimes(t *testing.T) {
 				mu.Lock()
 				clear(counted)
 				mu.Unlock()
-				time.Sleep(timeouts * bubble.Timeout)
+				time.Sleep(time.Duration(timeouts) * bubble.Timeout)
 				mu.Lock()
 				defer mu.Unlock()
 				for op, want := range map[testutil.Op]float64{
 					testutil.OpSync: tt.syncs, testutil.OpExists: tt.looks, testutil.OpPing: 3,
 				} {
-					if got := float64(counted[op]) / timeouts; got < want*0.9 || got > want*1.1 {
+					if got := float64(counted[op]) / float64(timeouts); got < want*0.9 || got > want*1.1 {
 						t.Errorf("%.2f %v in a session timeout, want about %v", got, op, want)
 					}
 					delete(counted, op)
@@ -117,8 +117,8 @@ func TestLooksForContention(t *testing.T) {
 					}()
 				}
 				w.ResetRequests()
-				const timeouts = 10
-				time.Sleep(timeouts * bubble.Timeout)
+				timeouts := bubble.Few(5, 10)
+				time.Sleep(time.Duration(timeouts) * bubble.Timeout)
 				if n := w.Requests()[testutil.OpGetChildren2]; n < timeouts*tt.looks*9/10 || n > timeouts*tt.looks*11/10 {
 					t.Errorf("%d looks in %d session timeouts, want %d in each", n, timeouts, tt.looks)
 				}
