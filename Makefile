@@ -28,22 +28,35 @@ test: ## rings 1 and 2, with a part of what is random or long (processors tries 
 
 # In virtual time on one processor: with more, the race detector sometimes crashes, because the threads that run a bubble's timers
 # share one of its contexts (Go 1.26).
-BUBBLES = $(VIRTUAL) ./internal/test/sim/ $(ZKR)
+BUBBLES = $(VIRTUAL) ./internal/test/sim/
 
 .PHONY: race
-race: ## rings 1 and 2 under the race detector, with a part of what is random or long, without what SPIN checks
-	$(GO) test -race -timeout $(TIMEOUT) -short -cpu 1 $(BUBBLES)
-	$(GO) test -race -timeout $(TIMEOUT) -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(BUBBLES) ./models)")
+race: race-processes race-virtual ## rings 1 and 2 under the race detector, with few of what is much alike, without what SPIN checks
 
-# Tests that try a part of what they could, unless ZKR_WHOLE is set, and those that -short makes smaller.
-PARTS = $(shell grep -rlE --include='*_test.go' --exclude-dir=observe --exclude-dir=cutnet '"pgregory.net/rapid"|bubble\.Draw' .)
+.PHONY: race-virtual
+race-virtual: ## the part of race in virtual time
+	$(GO) test -race -timeout $(TIMEOUT) -short -cpu 1 $(BUBBLES)
+
+.PHONY: race-processes
+race-processes: ## the rest of race, of which most runs processes in real time
+	$(GO) test -race -timeout $(TIMEOUT) -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(BUBBLES) $(ZKR) ./models)")
+	$(GO) test -race -timeout $(TIMEOUT) -short -cpu 1 $(ZKR)
+
+# Files with tests that try a part of what they could, unless ZKR_WHOLE is set, and those that -short makes smaller.
+PARTS = $(shell grep -rlE --include='*_test.go' --exclude-dir=observe --exclude-dir=cutnet '"pgregory.net/rapid"|bubble\.Draw|[eE]veryFault' .)
 
 .PHONY: processors
-processors: ## the tests in virtual time on four processors: events of one instant have another order there; and on one what race tries a part of
-	ZKR_WHOLE=1 $(GO) test -count=1 -timeout $(TIMEOUT) -cpu 4 $(VIRTUAL)
+processors: ## the tests in virtual time on four processors: events of one instant have another order there; and the whole of all parts on one
+	$(GO) test -count=1 -timeout $(TIMEOUT) -cpu 4 $(VIRTUAL)
 	ZKR_WHOLE=1 $(GO) test -count=1 -timeout $(TIMEOUT) -cpu 1 $(sort $(dir $(PARTS))) \
 		-run "^($$(sed -n 's/^func \(Test[A-Za-z0-9]*\)(.*/\1/p' $(PARTS) | paste -sd '|'))$$"
 
+# Files with the tests of ring 3. In a package in virtual time those import testutil/apache: its other tests need no server. Neither do
+# two long ones of acceptance.
+RING3 = $(filter-out %/day_test.go %/growth_test.go,$(wildcard $(addsuffix *_test.go,$(filter-out $(VIRTUAL),$(REAL))))) \
+	$(shell grep -l '"github.com/zkrecipes/zkrecipes/testutil/apache"' $(wildcard $(addsuffix *_test.go,$(filter $(VIRTUAL),$(REAL)))))
+
+# The tests of acceptance take longest: they begin first.
 .PHONY: integration
 integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOOKEEPER_HOME); two packages at a time, since most of their time is waiting
 	@test -n "$(REAL)" || { echo "no package imports testutil/apache in its tests"; exit 1; }
@@ -51,7 +64,8 @@ integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOO
 		echo "skipped: the tests with Apache Curator, which need Debian's libcurator-recipes-java, libcurator-discovery-java and default-jdk-headless"
 	@"$${ZKR_PYTHON:-/usr/bin/python3}" -c 'import kazoo' 2>/dev/null || \
 		echo "skipped: the tests with Kazoo, which need Debian's python3-kazoo"
-	ZKR_REAL=1 $(GO) test -p 2 -count=1 -timeout $(TIMEOUT) $(REAL)
+	ZKR_REAL=1 $(GO) test -p 2 -count=1 -timeout $(TIMEOUT) ./internal/test/acceptance/ $(filter-out ./internal/test/acceptance/,$(REAL)) \
+		-run "^($$(sed -nE 's/^func ((Test|Fuzz|Example)[A-Za-z0-9_]*)\(.*/\1/p' $(RING3) | sort -u | paste -sd '|' -))$$"
 
 # The newest releases that could be fetched when docs/compatibility.md was last updated.
 MATRIX_ZOOKEEPER ?= 3.4.14 3.5.10 debian 3.8.6 3.9.5 zetcd
