@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 )
 
 // crowded are lines in which many wait for many. In each, the holders and the
@@ -116,7 +117,7 @@ func TestManyWaitForMany(t *testing.T) {
 				}
 				return after.TotalAlloc - before.TotalAlloc
 			}
-			if few, many := used(250), used(1000); many > 8*few {
+			if few, many := used(bubble.Few(100, 250)), used(bubble.Few(400, 1000)); many > 8*few {
 				t.Errorf("%d bytes, and for four times as many %d", few, many)
 			}
 		})
@@ -126,7 +127,7 @@ func TestManyWaitForMany(t *testing.T) {
 // Each of a long row of sessions waits for the next, and the last for the
 // first.
 func TestLongCircle(t *testing.T) {
-	const n = 20000
+	n := bubble.Few(4000, 20000)
 	lines := make([]*Line, n)
 	for i := range lines {
 		dir := fmt.Sprintf("/%05d/", i)

@@ -368,7 +368,7 @@ func TestWrongOptions(t *testing.T) {
 // The figures of the package comment, counted on an ensemble.
 func TestCostOfTenThousandLocks(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		const n = 10000
+		n := bubble.Few(2000, 10000)
 		holder, watcher := w.ConnectNext(), w.ConnectNext()
 		plantMany(t, holder, n)
 		for _, test := range []struct {

@@ -68,7 +68,7 @@ func TestHalvesAreSeenWithoutTheLock(t *testing.T) {
 }
 
 // storm runs two nodes that publish and three that load, for ten minutes of
-// faults.
+// faults, or three with -short.
 func storm(t *testing.T, load func(*node, context.Context) (config, error)) (torn, loads, published int64) {
 	s := *seed
 	if s == 0 {
@@ -94,7 +94,11 @@ func storm(t *testing.T, load func(*node, context.Context) (config, error)) (tor
 			}
 			nets, nodes = append(nets, net), append(nodes, n)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		minutes := 10
+		if testing.Short() {
+			minutes = 3
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(minutes)*time.Minute)
 		defer cancel()
 		if err := nodes[0].setUp(ctx); err != nil {
 			t.Fatal(err)

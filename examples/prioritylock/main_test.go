@@ -88,7 +88,11 @@ var seed = flag.Uint64("seed", 0, "of the random test; 0: new ones")
 // one contender vanishes from the network for good. Never do two hold, the more
 // urgent goes first, and nobody stands in the way for long.
 func TestUnderFaults(t *testing.T) {
-	for range 3 {
+	games := 3
+	if testing.Short() {
+		games = 1
+	}
+	for range games {
 		s := *seed
 		if s == 0 {
 			s = rand.Uint64()

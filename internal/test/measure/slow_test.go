@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -62,9 +63,9 @@ func fate(t *testing.T, margin, roundTrip time.Duration) (leases, requests strin
 		defer s.Keep()()
 		time.Sleep(3 * slowTimeout)
 		w.ResetRequests()
-		const measured = 40
-		time.Sleep(measured * slowTimeout)
-		requests = fmt.Sprintf("%.0f", float64(w.Requests()[testutil.OpSync])/measured)
+		measured := bubble.Few(10, 40)
+		time.Sleep(time.Duration(measured) * slowTimeout)
+		requests = fmt.Sprintf("%.0f", float64(w.Requests()[testutil.OpSync])/float64(measured))
 	}, testutil.WithMembers(3))
 	return leases, requests
 }
@@ -72,7 +73,7 @@ func fate(t *testing.T, margin, roundTrip time.Duration) (leases, requests strin
 // TestSlowEnsembles measures the table of docs/performance.md about slow
 // ensembles, and what the pages say of requests: a client that holds sends 10
 // to 12 syncs in T while a round trip takes at most 0.02 T, and never more than
-// 40.
+// 40. With -short it measures some rows, each of which must be there.
 func TestSlowEnsembles(t *testing.T) {
 	margins := []time.Duration{10, 6, 4, 3} // T over these
 	leases := strings.Builder{}
@@ -84,7 +85,7 @@ func TestSlowEnsembles(t *testing.T) {
 		}
 		b.WriteString("\n|---|---:|---:|---:|---:|\n")
 	}
-	for _, percent := range []time.Duration{1, 2, 5, 8, 9, 12, 15, 20, 25} {
+	for _, percent := range bubble.FewOf(4, []time.Duration{1, 2, 5, 8, 9, 12, 15, 20, 25}) {
 		begin := fmt.Sprintf("| 0.%02d T |", percent)
 		leases.WriteString(begin)
 		requests.WriteString(begin)
@@ -105,7 +106,11 @@ func TestSlowEnsembles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(page), leases.String()) {
+	want := []string{leases.String()}
+	if testing.Short() {
+		want = strings.SplitAfter(want[0], "\n")
+	}
+	if slices.ContainsFunc(want, func(part string) bool { return !strings.Contains(string(page), part) }) {
 		t.Errorf("docs/performance.md needs this table:\n%s", leases.String())
 	}
 	t.Logf("requests in T, which differ a little from run to run:\n%s", requests.String())

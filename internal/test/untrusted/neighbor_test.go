@@ -72,7 +72,7 @@ func neighborAtRandom(t *testing.T, w *bubble.World, k kind, seed uint64, delete
 	n := &neighbor{scene: s, Rand: rand.New(rand.NewPCG(rnd.Uint64(), 0)), client: w.Connect("neighbor", framework.WithAuth("digest", []byte("neighbor:secret"))), deletes: deletes, made: make(map[string]bool), closed: make(map[string]bool)}
 	w.ResetRequests()
 	s.begin(rnd)
-	for began := time.Now(); time.Since(began) < 30*time.Second; {
+	for began := time.Now(); time.Since(began) < time.Duration(bubble.Few(10, 30))*time.Second; {
 		time.Sleep(time.Duration(n.IntN(100)) * time.Millisecond)
 		for range n.IntN(3) {
 			n.act()

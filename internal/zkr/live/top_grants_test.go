@@ -15,6 +15,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/inspect"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -118,7 +119,7 @@ func TestTopCountsEveryGrant(t *testing.T) {
 				if test.name != "permits" {
 					away(t, c, held)
 				}
-				for range 5 {
+				for range bubble.Few(2, 5) {
 					for range 780 {
 						test.each(t, c, test.dir)
 					}
