@@ -127,6 +127,11 @@ func TestPlainCreatesThatAreAnsweredWithAnotherPath(t *testing.T) {
 		if err == nil || !framework.MaybeApplied(err) || !strings.Contains(err.Error(), "malformed answer") {
 			t.Errorf("created %q, %v: want an error that says what is wrong", path, err)
 		}
+		c, _ = liar(t, ens, wire.OpCreateTTL, 1, lie)
+		path, err = c.CreateTTL(t.Context(), "/ttl-", nil, zk.FlagPersistentSequentialWithTTL, time.Hour)
+		if err == nil || !framework.MaybeApplied(err) || !strings.Contains(err.Error(), "malformed answer") {
+			t.Errorf("created %q, %v, with a time to live", path, err)
+		}
 		c, _ = liar(t, ens, wire.OpCreateContainer, 1, lie)
 		must(t, c.MakeContainerPath(t.Context(), "/a/b"))
 		c, _ = liar(t, ens, wire.OpMulti, 1, func(f []byte) tamper.Instead {
@@ -144,7 +149,7 @@ func TestPlainCreatesThatAreAnsweredWithAnotherPath(t *testing.T) {
 		if err == nil || !framework.MaybeApplied(err) || !strings.Contains(err.Error(), "malformed answer") {
 			t.Errorf("Multi: %v", err)
 		}
-	})
+	}, testutil.WithExtendedTypes())
 }
 
 // A server that grants a session timeout that makes no sense is not used. The

@@ -733,3 +733,55 @@ func TestStepIn(t *testing.T) {
 		}
 	}
 }
+
+// One answer says of every operation whether the server has it, if it is exact.
+// Otherwise each is asked for, and again some time after a failure.
+func TestWhatOneAnswerSaysOfOtherOperations(t *testing.T) {
+	type answer struct {
+		minor int
+		every bool
+		err   error
+	}
+	for name, tt := range map[string]struct {
+		answer
+		has  map[wire.Op]bool // without asking again
+		asks int              // in ten seconds less a moment, and after them
+		then int
+	}{
+		"3.4":                {answer{4, true, nil}, map[wire.Op]bool{wire.OpMultiRead: false, wire.OpRemoveWatches: false, wire.OpAddWatch: false}, 1, 1},
+		"3.5":                {answer{5, true, nil}, map[wire.Op]bool{wire.OpMultiRead: false, wire.OpRemoveWatches: true, wire.OpAddWatch: false}, 1, 1},
+		"3.6":                {answer{6, true, nil}, map[wire.Op]bool{wire.OpMultiRead: true, wire.OpRemoveWatches: true, wire.OpAddWatch: true}, 1, 1},
+		"it has this one":    {answer{6, false, nil}, map[wire.Op]bool{wire.OpMultiRead: true}, 1, 1},
+		"it cannot be asked": {answer{0, false, zk.ErrNoServer}, map[wire.Op]bool{wire.OpMultiRead: false}, 1, 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var f offers
+			asks := 0
+			ask := func() (int, bool, error) { asks++; return tt.minor, tt.every, tt.err }
+			begin := func(op wire.Op) *offered {
+				o := f.begin(op, ask)
+				<-o.known
+				return o
+			}
+			for range 2 {
+				begin(wire.OpMultiRead)
+			}
+			for op, yes := range tt.has {
+				if o := begin(op); o.yes != yes || asks != 1 {
+					t.Errorf("%s: %v %t, asked %d times", name, op, o.yes, asks)
+				}
+			}
+			time.Sleep(offerPause - 1)
+			if begin(wire.OpMultiRead); asks != tt.asks {
+				t.Errorf("%s: asked %d times at once", name, asks)
+			}
+			time.Sleep(1)
+			if begin(wire.OpMultiRead); asks != tt.then {
+				t.Errorf("%s: asked %d times", name, asks)
+			}
+			if begin(wire.OpAddWatch); asks != tt.then && tt.every || asks != tt.then+1 && !tt.every {
+				t.Errorf("%s: asked %d times for another operation", name, asks)
+			}
+		})
+	}
+}
