@@ -30,17 +30,20 @@ test: ## rings 1 and 2, with a part of what is random or long (processors tries 
 # share one of its contexts (Go 1.26).
 BUBBLES = $(VIRTUAL) ./internal/test/sim/
 
+# The race detector lets a process that ends wait for races of its other goroutines, by default for a second: as long as many tests take.
+RACE = GORACE="atexit_sleep_ms=100 $$GORACE" $(GO) test -race -timeout $(TIMEOUT)
+
 .PHONY: race
 race: race-processes race-virtual ## rings 1 and 2 under the race detector, with few of what is much alike, without what SPIN checks
 
 .PHONY: race-virtual
 race-virtual: ## the part of race in virtual time
-	$(GO) test -race -timeout $(TIMEOUT) -short -cpu 1 $(BUBBLES)
+	$(RACE) -short -cpu 1 $(BUBBLES)
 
 .PHONY: race-processes
 race-processes: ## the rest of race, of which most runs processes in real time
-	$(GO) test -race -timeout $(TIMEOUT) -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(BUBBLES) $(ZKR) ./models)")
-	$(GO) test -race -timeout $(TIMEOUT) -short -cpu 1 $(ZKR)
+	$(RACE) -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(BUBBLES) $(ZKR) ./models)")
+	$(RACE) -short -cpu 1 $(ZKR)
 
 # Files with tests that try a part of what they could, unless ZKR_WHOLE is set, and those that -short makes smaller.
 PARTS = $(shell grep -rlE --include='*_test.go' --exclude-dir=observe --exclude-dir=cutnet '"pgregory.net/rapid"|bubble\.Draw|[eE]veryFault' .)
@@ -212,7 +215,7 @@ check-modules: tools ## the modules below observe, their example, sasl/gssapi, a
 .PHONY: race-modules
 race-modules: ## the modules below observe, and sasl/gssapi, under the race detector
 	@set -e; for module in $(wildcard observe/*/go.mod sasl/*/go.mod); do \
-		cd $(CURDIR)/$$(dirname $$module); $(GO) test -race -count=1 -timeout $(TIMEOUT) -cpu 1 ./...; \
+		cd $(CURDIR)/$$(dirname $$module); $(RACE) -count=1 -cpu 1 ./...; \
 	done
 
 .PHONY: performance
