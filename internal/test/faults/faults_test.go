@@ -180,7 +180,7 @@ func whole(t *testing.T, mode string, scenario Scenario) {
 	// scheduler is random: some of the later runs do not come to that place.
 	expected := tally.Schedules * 17 / 20
 	if raceEnabled {
-		expected = tally.Schedules / 2
+		expected = (tally.Schedules - 2) / 2 // with -short there may be two in all
 	}
 	if mode == "singles" && tally.Struck < expected {
 		t.Errorf("only %d of %d faults happened", tally.Struck, tally.Schedules)
