@@ -16,6 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/load"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -57,7 +58,10 @@ func musterOf(t *testing.T, s *stage, servers string, timeout time.Duration, opt
 	for i := range c.peers {
 		net := testutil.NewClientNet(addresses, s.Dial)
 		t.Cleanup(func() { _ = net.Close() })
-		opts := append([]framework.Option{framework.WithDialer(stalling(net.Dial)), framework.WithSessionTimeout(timeout)}, optionsOf(i)...)
+		opts := append([]framework.Option{
+			framework.WithDialer(stalling(net.Dial)), framework.WithSessionTimeout(timeout),
+			framework.WithRetry(retry.Forever(100 * time.Millisecond)), // who waits, waits until the ensemble is back, however long servers take to start
+		}, optionsOf(i)...)
 		client, err := framework.New(servers, opts...)
 		if err != nil {
 			t.Fatal(err)
