@@ -75,6 +75,34 @@ func TestAddersRemoveOldMarkers(t *testing.T) {
 	})
 }
 
+// A client removes the markers of one directory at a time, however long that
+// takes.
+func TestOneDirectoryIsSweptAtATime(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		n := newCounter(t, w.ConnectNext())
+		add := func(more int) {
+			for i := range counter.SweepEvery {
+				addOnce(t, n, fmt.Sprint(more, " ", i), false)
+			}
+			synctest.Wait()
+		}
+		busy := testutil.NewFault(testutil.Match{Op: testutil.OpGetChildren2}, testutil.Fail(testutil.CodeThrottled))
+		stop := w.Control(busy.Control)
+		for i := range 3 {
+			add(i)
+		}
+		if lists := busy.Count(); lists != 1 {
+			t.Errorf("%d directories are listed at a time", lists)
+		}
+		stop()
+		time.Sleep(time.Minute)
+		w.ResetRequests()
+		if add(3); w.Cost()[testutil.OpGetChildren2] != 1 {
+			t.Errorf("afterwards: %v", w.Cost())
+		}
+	})
+}
+
 // Between the read of an old marker and its removal, somebody else removes it
 // and AddOnce makes it anew. It stays, and its id counts once.
 func TestAMarkerThatIsMadeAnew(t *testing.T) {
