@@ -86,7 +86,7 @@ func TestOneDirectoryIsSweptAtATime(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		busy := testutil.NewFault(testutil.Match{Op: testutil.OpGetChildren2}, testutil.Fail(testutil.CodeThrottled))
+		busy := testutil.NewFault(testutil.Match{Op: testutil.OpGetChildren2, Times: 1000}, testutil.Fail(testutil.CodeThrottled))
 		stop := w.Control(busy.Control)
 		for i := range 3 {
 			add(i)
