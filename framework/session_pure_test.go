@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -167,8 +168,15 @@ func TestOnSend(t *testing.T) {
 
 // conversation is a core whose dialer reaches servers that answer what they are
 // told to, one connection after the other. nil: no server is there.
-func conversation(latency time.Duration, scripts ...[]wire.Message) (c *core, asked *[][]byte, limits *[]time.Duration) {
-	asked, limits = new([][]byte), new([]time.Duration)
+func conversation(latency time.Duration, scripts ...[]wire.Message) (c *core, asked func() [][]byte, limits *[]time.Duration) {
+	var mu sync.Mutex // guards frames
+	var frames [][]byte
+	asked = func() [][]byte {
+		mu.Lock()
+		defer mu.Unlock()
+		return frames
+	}
+	limits = new([]time.Duration)
 	c = &core{closing: make(chan struct{})}
 	c.cfg.log = zap.NewNop()
 	c.cfg.dial = func(_, _ string, limit time.Duration) (net.Conn, error) {
@@ -186,7 +194,9 @@ func conversation(latency time.Duration, scripts ...[]wire.Message) (c *core, as
 			if size == 0 {
 				return // the time was over
 			}
-			*asked = append(*asked, frame[:size])
+			mu.Lock()
+			frames = append(frames, frame[:size])
+			mu.Unlock()
 			time.Sleep(latency)
 			for _, answer := range scripts[n] {
 				if text, ok := answer.(words); ok {
@@ -247,7 +257,7 @@ func TestLatestTransaction(t *testing.T) {
 				}
 				time.Sleep(time.Minute) // until the servers have ended
 				synctest.Wait()
-				for i, frame := range *asked {
+				for i, frame := range asked() {
 					var request wire.ConnectRequest
 					if err := wire.Unmarshal(frame[4:4+binary.BigEndian.Uint32(frame)], &request); err != nil || request.Timeout != 1 || request.SessionID != int64(7*i) || len(request.Password) != passwordSize {
 						t.Errorf("connect %d: %+v, %v", i, request, err)
@@ -298,8 +308,8 @@ func TestOnHangUp(t *testing.T) {
 						asks++
 					}
 					synctest.Wait()
-					if asks != tt.asks[i] || (asks > 0) != (len(*asked) > 0) {
-						t.Errorf("hang-up %d: asked %d times, %d connects", i, asks, len(*asked))
+					if asks != tt.asks[i] || (asks > 0) != (len(asked()) > 0) {
+						t.Errorf("hang-up %d: asked %d times, %d connects", i, asks, len(asked()))
 					}
 				}
 				if (s.Err() != nil) != tt.ends || tt.ends && !errors.Is(s.Err(), ErrSessionLost) {
