@@ -65,7 +65,11 @@ func TestPresences(t *testing.T) {
 			t.Errorf("%v", span.Attributes)
 		}
 
-		w.ens.ClientNet("ours").Drop()
+		ours := w.ens.ClientNet("ours")
+		ours.Cut() // a disconnect of no length need not be seen
+		ours.Drop()
+		time.Sleep(time.Second)
+		ours.Heal()
 		time.Sleep(time.Minute)
 		w.span("announce presence")
 		if standing, missing := w.age("zkrecipes.presences", api, state("standing")), w.age("zkrecipes.presence.missing_timeouts", api); standing != 1 || missing != 0 {
