@@ -68,7 +68,8 @@ integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOO
 		echo "skipped: the tests with Apache Curator, which need Debian's libcurator-recipes-java, libcurator-discovery-java and default-jdk-headless"
 	@"$${ZKR_PYTHON:-/usr/bin/python3}" -c 'import kazoo' 2>/dev/null || \
 		echo "skipped: the tests with Kazoo, which need Debian's python3-kazoo"
-	ZKR_REAL=1 $(GO) test -p 2 -count=1 -timeout $(TIMEOUT) ./internal/test/acceptance/ $(filter-out ./internal/test/acceptance/,$(REAL)) \
+	@echo "ring 3: go test, in $(REAL)"
+	@ZKR_REAL=1 $(GO) test -p 2 -count=1 -timeout $(TIMEOUT) ./internal/test/acceptance/ $(filter-out ./internal/test/acceptance/,$(REAL)) \
 		-run "^($$(sed -nE 's/^func ((Test|Fuzz|Example)[A-Za-z0-9_]*)\(.*/\1/p' $(RING3) | sort -u | paste -sd '|' -))$$"
 
 # The newest releases that could be fetched when docs/compatibility.md was last updated.
