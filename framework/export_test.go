@@ -20,7 +20,7 @@ func (s *Session) StartDeletePatiently(ctx context.Context, path string) (finish
 }
 
 func (s *Session) CreateInstead(ctx context.Context, dir, name string, data []byte, flags int32, path string) (_ Created, next bool, err error) {
-	return s.createInstead(ctx, dir, name, data, flags, nil, path)
+	return forEngine{}.CreateProtectedInstead(ctx, s, dir, name, data, flags, nil, path)
 }
 
 func (c *Client) Attach(key any, newValue func() any) any { return c.attach(key, newValue) }

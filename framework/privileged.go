@@ -34,7 +34,8 @@ func (forEngine) CreateProtectedAndRead(ctx context.Context, s *Session, dir, na
 }
 
 func (forEngine) CreateProtectedInstead(ctx context.Context, s *Session, dir, name string, data []byte, flags int32, acl []zk.ACL, replaced string) (_ Created, next bool, err error) {
-	return s.createInstead(ctx, dir, name, data, flags, acl, replaced)
+	created, found, err := s.createProtected(ctx, dir, name, data, flags, acl, nil, replaced)
+	return created, found.next, err
 }
 
 func (forEngine) StartDelete(ctx context.Context, s *Session, path string, patient bool) (finish func() error) {

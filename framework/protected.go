@@ -54,9 +54,9 @@ func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []
 	return made, err
 }
 
-// createProtected is CreateProtected. Behind the list it does the reads also.
-// instead is the path of a znode whose delete has begun, or empty: see
-// replace.go.
+// createProtected is CreateProtected. Behind the list it makes the reads that
+// also has. instead is the path of a znode whose delete has begun, or empty:
+// see replace.go.
 func (s *Session) createProtected(ctx context.Context, dir, name string, data []byte, flags int32, acl []zk.ACL, also []Read, instead string) (Created, made, error) {
 	w := s.scope()
 	unprotected := layout.Join(dir, name)

@@ -1,10 +1,7 @@
 package framework
 
 import (
-	"context"
 	"slices"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
@@ -29,13 +26,6 @@ import (
 // This trusts the number in the answer. A list would show that the server has
 // answered with a wrong one; here that is seen only when the holder's znode is
 // read for its watch.
-
-// createInstead is CreateProtectedInstead of package
-// recipes/internal/privileged.
-func (s *Session) createInstead(ctx context.Context, dir, name string, data []byte, flags int32, acl []zk.ACL, replaced string) (_ Created, next bool, err error) {
-	created, found, err := s.createProtected(ctx, dir, name, data, flags, acl, nil, replaced)
-	return created, found.next, err
-}
 
 // isReplacement reports whether w is in one request with the delete of the
 // znode that it replaces.
