@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/stack"
 )
 
 // call makes one blocking call of the wire client, as detach does, and tells
@@ -43,6 +44,7 @@ func detach[T any](ctx context.Context, s *session, blocking func() (T, error), 
 	results := make(chan result)
 	abandoned := make(chan struct{}) // closed: the caller has returned
 	go func() {
+		stack.Grow()
 		value, err := blocking()
 		select {
 		case results <- result{value, err}:

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
@@ -44,7 +45,9 @@ func (w *groupedWrite) isNext() bool {
 	}
 	_, name := layout.Split(w.instead)
 	old, known := layout.Parse(name)
-	return known && w.made == w.path+layout.FormatSequence(old.Seq+1)
+	number, named := strings.CutPrefix(w.made, w.path)
+	seq, numbered := layout.ParseSequence(number)
+	return known && named && numbered && seq == old.Seq+1
 }
 
 // deleteLocked returns the delete of a znode that is in the queue, nil if none

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/stack"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
@@ -45,6 +46,7 @@ func newAcquisition(q *localQueue, ctx context.Context) *acquisition {
 // the znode, it joins the line again, at the end. While the directory cannot be
 // found it pauses before that.
 func (a *acquisition) run() {
+	stack.Grow()
 	defer a.stop()
 	defer a.exit()
 	pauses := rejoinPauses()

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/stack"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
@@ -227,6 +228,7 @@ func (g *grant) removeBehind(ctx context.Context, r *removal, patient bool) {
 // answered in all of its retry budget; then the session goes on trying by
 // itself. If again is true, an earlier removal may have removed the znode.
 func (g *grant) remove(r *removal, finish func() error, again bool) {
+	stack.Grow()
 	err := finish()
 	missing, over := errors.Is(err, zk.ErrNoNode), isOver(err)
 	g.queue.update(func() {
