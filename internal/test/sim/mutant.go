@@ -67,8 +67,9 @@ func EachMutant(t *testing.T, root, wanted string, few []string, test func(t *te
 //	text that replaces the anchor
 //
 // A method is named Type.method. In which file of the package a declaration is
-// does not matter. Words with a plus after the name are packages that the file
-// has to import for the edit. root is the root of the module.
+// does not matter. Words with a plus after the name are packages that the edit
+// needs: the file imports them if it does not yet. root is the root of the
+// module.
 func ReadMutant(root, file string) (*Mutant, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -131,7 +132,10 @@ func (m *Mutant) edit(root, where, before, after string) error {
 		}
 		source = source[:from] + strings.Replace(source[from:to], before, after, 1) + source[to:]
 		for _, pkg := range words[2:] {
-			source = strings.Replace(source, "import (\n", "import (\n\t\""+strings.TrimPrefix(pkg, "+")+"\"\n", 1)
+			line := "\t\"" + strings.TrimPrefix(pkg, "+") + "\"\n"
+			if !strings.Contains(source, line) {
+				source = strings.Replace(source, "import (\n", "import (\n"+line, 1)
+			}
 		}
 		m.sources[path] = source
 	}
