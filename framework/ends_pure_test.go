@@ -3,7 +3,6 @@ package framework
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"slices"
 	"testing"
@@ -316,37 +315,5 @@ func TestNothingIsSentBehindTheEnd(t *testing.T) {
 	on.asked.end()
 	if on.sendBehind(wire.OpSync, sync) != nil || len(on.behind) > 0 {
 		t.Error("something is to be sent that nobody will answer")
-	}
-}
-
-// Frames that are cut off do no harm, and what made no sense once is the end.
-func TestFramesThatAreCutOff(t *testing.T) {
-	s, on := standing()
-	on.connectSent, on.unpresented = true, []auth{{"digest", []byte("a")}}
-	auth := wire.AppendFrame(nil, &wire.RequestHeader{Xid: wire.XidAuth, Op: wire.OpAuth}, &wire.AuthRequest{Scheme: "digest", Auth: []byte("a")})
-	if !on.beforeSend(auth[:6]) || !on.beforeSend(auth[:14]) || on.isPresented() {
-		t.Error("a frame that is cut off presents credentials")
-	}
-	if !on.beforeSend(auth) || !on.isPresented() || !on.beforeSend(auth) {
-		t.Error("they are not presented, or not again")
-	}
-	if got := on.nameSeen(make([]byte, connectSeen+7)); len(got) != connectSeen+7 {
-		t.Errorf("a connect request of %d bytes", len(got))
-	}
-	on.fault = errMalformed
-	if n, err := on.Read(make([]byte, 8)); n != 0 || !errors.Is(err, errMalformed) {
-		t.Errorf("behind what makes no sense: %d, %v", n, err)
-	}
-	for size := range frameXid + 4 {
-		conn, theirs := net.Pipe()
-		go func() {
-			_, _ = theirs.Write([]byte{0, 0, 0, 16, 255, 0, 0, 0}[:size])
-			_ = theirs.Close()
-		}()
-		on = newLink(conn, s, server{}, nil, time.Hour)
-		if own, err := on.readOwn(); own || !errors.Is(err, io.EOF) {
-			t.Errorf("after %d bytes: %t, %v", size, own, err)
-		}
-		_ = on.Close()
 	}
 }

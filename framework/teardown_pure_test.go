@@ -1,0 +1,62 @@
+package framework
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// A step of closing a session may take T/3, and 2s at most.
+func TestCloseStepTimeout(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{3 * time.Second: time.Second, 6 * time.Second: 2 * time.Second, time.Minute: 2 * time.Second} {
+		if got := (&session{timeout: timeout}).closeStepTimeout(); got != want {
+			t.Errorf("T = %v: %v, want %v", timeout, got, want)
+		}
+	}
+}
+
+// What closes a lost session, and what does not.
+func TestCloseRemotely(t *testing.T) {
+	connected := func(id int64) wire.Message {
+		return &wire.ConnectResponse{SessionID: id, Timeout: 4000, Password: make([]byte, passwordSize)}
+	}
+	for name, tt := range map[string]struct {
+		auths  []auth
+		script []wire.Message
+		want   error
+	}{
+		"closed":          {nil, []wire.Message{connected(7), &wire.ReplyHeader{Xid: 1}}, nil},
+		"gone already":    {nil, []wire.Message{connected(0)}, nil},
+		"another session": {nil, []wire.Message{connected(8), &wire.ReplyHeader{Xid: 1}}, errAnotherSession},
+		"another session, whose close is not answered": {nil, []wire.Message{connected(8)}, errAnotherSession},
+		"refused":           {nil, []wire.Message{connected(7), &wire.ReplyHeader{Xid: 1, Err: wire.NoAuth}}, wire.NoAuth},
+		"with credentials":  {[]auth{{"digest", nil}}, []wire.Message{connected(7), &wire.ReplyHeader{Xid: wire.XidAuth}, &wire.ReplyHeader{Xid: 1}}, nil},
+		"silence":           {nil, []wire.Message{}, os.ErrDeadlineExceeded},
+		"no answer":         {nil, []wire.Message{connected(7)}, os.ErrDeadlineExceeded},
+		"none to the auth":  {[]auth{{"digest", nil}}, []wire.Message{connected(7)}, os.ErrDeadlineExceeded},
+		"they are rejected": {[]auth{{"digest", nil}}, []wire.Message{connected(7), &wire.ReplyHeader{Xid: wire.XidAuth, Err: wire.AuthFailed}}, zk.ErrAuthFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, _, limits := conversation(0, tt.script)
+				c.cfg.auths = tt.auths
+				began := time.Now()
+				err := c.closeRemotely(t.Context(), server{name: "a", address: "a"}, 7, make([]byte, passwordSize), true, time.Second)
+				if !errors.Is(err, tt.want) || tt.want == nil && err != nil {
+					t.Error(err)
+				}
+				if late := errors.Is(err, os.ErrDeadlineExceeded) || strings.Contains(name, "not answered"); (time.Since(began) == time.Second) != late || (*limits)[0] != time.Second {
+					t.Errorf("after %v, dialed within %v", time.Since(began), *limits)
+				}
+				synctest.Wait()
+			})
+		})
+	}
+}
