@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,9 +18,6 @@ import (
 
 // A new session is asked for the latest transaction, and closed.
 func TestLatestTransaction(t *testing.T) {
-	connected := func(id int64) wire.Message {
-		return &wire.ConnectResponse{SessionID: id, Timeout: 4000, Password: []byte("sixteen letters.")}
-	}
 	answer := func(zxid int64, code wire.Code) wire.Message {
 		return &wire.ReplyHeader{Xid: 1, Zxid: zxid, Err: code}
 	}
@@ -35,34 +31,30 @@ func TestLatestTransaction(t *testing.T) {
 		took    time.Duration
 	}{
 		"no server":          {0, []script{nil}, 0, true, 1, 0},
-		"an answer":          {0, []script{{connected(7), answer(9, 0)}, {connected(7), answer(10, 0)}}, 9, false, 2, 0},
-		"no session":         {0, []script{{connected(0)}}, 0, true, 1, 0},
-		"a refusal":          {0, []script{{connected(7), answer(9, wire.NoAuth)}, {connected(7), answer(10, 0)}}, 0, true, 2, 0},
+		"an answer":          {0, []script{{connectedAs(7), answer(9, 0)}, {connectedAs(7), answer(10, 0)}}, 9, false, 2, 0},
+		"no session":         {0, []script{{connectedAs(0)}}, 0, true, 1, 0},
+		"a refusal":          {0, []script{{connectedAs(7), answer(9, wire.NoAuth)}, {connectedAs(7), answer(10, 0)}}, 0, true, 2, 0},
 		"silence":            {0, []script{{}}, 0, true, 1, time.Second},
-		"no sync":            {0, []script{{connected(7)}, {connected(7), answer(10, 0)}}, 0, true, 2, time.Second},
-		"it is not closed":   {0, []script{{connected(7), answer(9, 0)}, {connected(7)}}, 9, false, 2, time.Second},
-		"all takes its time": {900 * ms, []script{{connected(7), answer(9, 0)}, {}}, 9, false, 2, 2700 * ms},
+		"no sync":            {0, []script{{connectedAs(7)}, {connectedAs(7), answer(10, 0)}}, 0, true, 2, time.Second},
+		"it is not closed":   {0, []script{{connectedAs(7), answer(9, 0)}, {connectedAs(7)}}, 9, false, 2, time.Second},
+		"all takes its time": {900 * ms, []script{{connectedAs(7), answer(9, 0)}, {}}, 9, false, 2, 2700 * ms},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c, asked, limits := conversation(tt.latency, tt.scripts...)
-				began := time.Now()
-				zxid, err := c.latestTransaction(server{name: "a", address: "a"}, time.Second)
-				if zxid != tt.zxid || (err != nil) != tt.fails || time.Since(began) != tt.took {
-					t.Errorf("%d, %v, after %v", zxid, err, time.Since(began))
+		inVirtualTime(t, name, func(t *testing.T) {
+			c, asked, limits := conversation(tt.latency, tt.scripts...)
+			began := time.Now()
+			zxid, err := c.latestTransaction(server{name: "a", address: "a"}, time.Second)
+			if zxid != tt.zxid || (err != nil) != tt.fails || time.Since(began) != tt.took {
+				t.Errorf("%d, %v, after %v", zxid, err, time.Since(began))
+			}
+			checkDials(t, *limits, tt.dials)
+			time.Sleep(time.Minute) // until the servers have ended
+			synctest.Wait()
+			for i, frame := range asked() {
+				var request wire.ConnectRequest
+				if err := wire.Unmarshal(frame[4:4+binary.BigEndian.Uint32(frame)], &request); err != nil || request.Timeout != 1 || request.SessionID != int64(7*i) || len(request.Password) != passwordSize {
+					t.Errorf("connect %d: %+v, %v", i, request, err)
 				}
-				if len(*limits) != tt.dials || slices.ContainsFunc(*limits, func(d time.Duration) bool { return d != time.Second }) {
-					t.Errorf("dialed within %v", *limits)
-				}
-				time.Sleep(time.Minute) // until the servers have ended
-				synctest.Wait()
-				for i, frame := range asked() {
-					var request wire.ConnectRequest
-					if err := wire.Unmarshal(frame[4:4+binary.BigEndian.Uint32(frame)], &request); err != nil || request.Timeout != 1 || request.SessionID != int64(7*i) || len(request.Password) != passwordSize {
-						t.Errorf("connect %d: %+v, %v", i, request, err)
-					}
-				}
-			})
+			}
 		})
 	}
 }
@@ -70,7 +62,6 @@ func TestLatestTransaction(t *testing.T) {
 // Servers that hang up are asked once in T, from T after the first time on, and
 // a session ends only if its transactions are later than theirs.
 func TestOnHangUp(t *testing.T) {
-	connected := &wire.ConnectResponse{SessionID: 9, Timeout: 4000, Password: make([]byte, passwordSize)}
 	for name, tt := range map[string]struct {
 		id, seen, latest int64
 		severed          bool
@@ -85,37 +76,35 @@ func TestOnHangUp(t *testing.T) {
 		"an earlier history":  {7, 5, 4, false, []int{0, 0, 1, 1, 1}, true},
 		"the first session's": {1, 5, 6, false, []int{0, 0, 1, 1, 2}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				time.Sleep(time.Hour)
-				ask := []wire.Message{connected, &wire.ReplyHeader{Xid: 1, Zxid: tt.latest}}
-				if tt.latest == 0 {
-					ask = []wire.Message{}
+		inVirtualTime(t, name, func(t *testing.T) {
+			time.Sleep(time.Hour)
+			ask := []wire.Message{connectedAs(9), &wire.ReplyHeader{Xid: 1, Zxid: tt.latest}}
+			if tt.latest == 0 {
+				ask = []wire.Message{}
+			}
+			c, asked, _ := conversation(0, ask, ask, ask, ask, ask, ask)
+			s := sessionAt(time.Now(), 5*time.Second, 0)
+			s.core, s.id = c, tt.id
+			if tt.severed {
+				s.sever()
+			}
+			asks := 0
+			for i, pause := range []time.Duration{0, 6*time.Second - 1, 1, 6*time.Second - 1, 1} {
+				time.Sleep(pause)
+				before := s.hungUp.askedAt
+				s.onHangUp(server{name: "a", address: "a"}, tt.seen)
+				if !s.hungUp.askedAt.Equal(before) {
+					asks++
 				}
-				c, asked, _ := conversation(0, ask, ask, ask, ask, ask, ask)
-				s := sessionAt(time.Now(), 5*time.Second, 0)
-				s.core, s.id = c, tt.id
-				if tt.severed {
-					s.sever()
+				synctest.Wait()
+				if asks != tt.asks[i] || (asks > 0) != (len(asked()) > 0) {
+					t.Errorf("hang-up %d: asked %d times, %d connects", i, asks, len(asked()))
 				}
-				asks := 0
-				for i, pause := range []time.Duration{0, 6*time.Second - 1, 1, 6*time.Second - 1, 1} {
-					time.Sleep(pause)
-					before := s.hungUp.askedAt
-					s.onHangUp(server{name: "a", address: "a"}, tt.seen)
-					if !s.hungUp.askedAt.Equal(before) {
-						asks++
-					}
-					synctest.Wait()
-					if asks != tt.asks[i] || (asks > 0) != (len(asked()) > 0) {
-						t.Errorf("hang-up %d: asked %d times, %d connects", i, asks, len(asked()))
-					}
-				}
-				if (s.Err() != nil) != tt.ends || tt.ends && !errors.Is(s.Err(), ErrSessionLost) {
-					t.Errorf("session: %v", s.Err())
-				}
-				time.Sleep(time.Minute)
-			})
+			}
+			if (s.Err() != nil) != tt.ends || tt.ends && !errors.Is(s.Err(), ErrSessionLost) {
+				t.Errorf("session: %v", s.Err())
+			}
+			time.Sleep(time.Minute)
 		})
 	}
 }

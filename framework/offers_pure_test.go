@@ -13,7 +13,7 @@ import (
 
 // What a server is, and what it has, as it says itself or as a try shows.
 func TestAskOffer(t *testing.T) {
-	connected := &wire.ConnectResponse{SessionID: 7, Timeout: 4000, Password: make([]byte, passwordSize)}
+	connected := connectedAs(7)
 	version := func(text string) []wire.Message { return []wire.Message{words("Zookeeper version: " + text + "\n")} }
 	type script = []wire.Message
 	for name, tt := range map[string]struct {
@@ -36,22 +36,16 @@ func TestAskOffer(t *testing.T) {
 		"not closed":     {[]script{version("x"), {connected, &wire.ReplyHeader{Xid: firstXid}}, {connected}}, 6, false, false, time.Second, 3},
 		"no session":     {[]script{version("x"), {&wire.ConnectResponse{}}}, 0, false, true, 0, 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c, _, limits := conversation(0, tt.scripts...)
-				began := time.Now()
-				minor, every, err := c.askOffer(t.Context(), server{name: "a", address: "a"}, wire.OpMultiRead, time.Second)
-				if minor != tt.minor || every != tt.every || (err != nil) != tt.fails || time.Since(began) != tt.took || len(*limits) != tt.dials {
-					t.Errorf("3.%d, of every one %t, %v, after %v and %d connections", minor, every, err, time.Since(began), len(*limits))
-				}
-				for _, limit := range *limits {
-					if limit != time.Second {
-						t.Errorf("dialed within %v", *limits)
-					}
-				}
-				time.Sleep(time.Minute)
-				synctest.Wait()
-			})
+		inVirtualTime(t, name, func(t *testing.T) {
+			c, _, limits := conversation(0, tt.scripts...)
+			began := time.Now()
+			minor, every, err := c.askOffer(t.Context(), server{name: "a", address: "a"}, wire.OpMultiRead, time.Second)
+			if minor != tt.minor || every != tt.every || (err != nil) != tt.fails || time.Since(began) != tt.took {
+				t.Errorf("3.%d, of every one %t, %v, after %v", minor, every, err, time.Since(began))
+			}
+			checkDials(t, *limits, tt.dials)
+			time.Sleep(time.Minute)
+			synctest.Wait()
 		})
 	}
 }

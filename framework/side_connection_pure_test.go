@@ -6,8 +6,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -60,6 +62,24 @@ func conversation(latency time.Duration, scripts ...[]wire.Message) (c *core, as
 		return ours, nil
 	}
 	return c, asked, limits
+}
+
+// connectedAs is an answer to a connect.
+func connectedAs(id int64) wire.Message {
+	return &wire.ConnectResponse{SessionID: id, Timeout: 4000, Password: make([]byte, passwordSize)}
+}
+
+// checkDials fails the test unless there were n dials, each within a second.
+func checkDials(t *testing.T, limits []time.Duration, n int) {
+	t.Helper()
+	if len(limits) != n || slices.ContainsFunc(limits, func(d time.Duration) bool { return d != time.Second }) {
+		t.Errorf("dialed within %v, want %d times", limits, n)
+	}
+}
+
+// inVirtualTime runs a subtest in virtual time.
+func inVirtualTime(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
 // words is an answer that is no frame.

@@ -24,39 +24,35 @@ func TestCloseStepTimeout(t *testing.T) {
 
 // What closes a lost session, and what does not.
 func TestCloseRemotely(t *testing.T) {
-	connected := func(id int64) wire.Message {
-		return &wire.ConnectResponse{SessionID: id, Timeout: 4000, Password: make([]byte, passwordSize)}
-	}
 	for name, tt := range map[string]struct {
 		auths  []auth
 		script []wire.Message
 		want   error
 	}{
-		"closed":          {nil, []wire.Message{connected(7), &wire.ReplyHeader{Xid: 1}}, nil},
-		"gone already":    {nil, []wire.Message{connected(0)}, nil},
-		"another session": {nil, []wire.Message{connected(8), &wire.ReplyHeader{Xid: 1}}, errAnotherSession},
-		"another session, whose close is not answered": {nil, []wire.Message{connected(8)}, errAnotherSession},
-		"refused":           {nil, []wire.Message{connected(7), &wire.ReplyHeader{Xid: 1, Err: wire.NoAuth}}, wire.NoAuth},
-		"with credentials":  {[]auth{{"digest", nil}}, []wire.Message{connected(7), &wire.ReplyHeader{Xid: wire.XidAuth}, &wire.ReplyHeader{Xid: 1}}, nil},
+		"closed":          {nil, []wire.Message{connectedAs(7), &wire.ReplyHeader{Xid: 1}}, nil},
+		"gone already":    {nil, []wire.Message{connectedAs(0)}, nil},
+		"another session": {nil, []wire.Message{connectedAs(8), &wire.ReplyHeader{Xid: 1}}, errAnotherSession},
+		"another session, whose close is not answered": {nil, []wire.Message{connectedAs(8)}, errAnotherSession},
+		"refused":           {nil, []wire.Message{connectedAs(7), &wire.ReplyHeader{Xid: 1, Err: wire.NoAuth}}, wire.NoAuth},
+		"with credentials":  {[]auth{{"digest", nil}}, []wire.Message{connectedAs(7), &wire.ReplyHeader{Xid: wire.XidAuth}, &wire.ReplyHeader{Xid: 1}}, nil},
 		"silence":           {nil, []wire.Message{}, os.ErrDeadlineExceeded},
-		"no answer":         {nil, []wire.Message{connected(7)}, os.ErrDeadlineExceeded},
-		"none to the auth":  {[]auth{{"digest", nil}}, []wire.Message{connected(7)}, os.ErrDeadlineExceeded},
-		"they are rejected": {[]auth{{"digest", nil}}, []wire.Message{connected(7), &wire.ReplyHeader{Xid: wire.XidAuth, Err: wire.AuthFailed}}, zk.ErrAuthFailed},
+		"no answer":         {nil, []wire.Message{connectedAs(7)}, os.ErrDeadlineExceeded},
+		"none to the auth":  {[]auth{{"digest", nil}}, []wire.Message{connectedAs(7)}, os.ErrDeadlineExceeded},
+		"they are rejected": {[]auth{{"digest", nil}}, []wire.Message{connectedAs(7), &wire.ReplyHeader{Xid: wire.XidAuth, Err: wire.AuthFailed}}, zk.ErrAuthFailed},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c, _, limits := conversation(0, tt.script)
-				c.cfg.auths = tt.auths
-				began := time.Now()
-				err := c.closeRemotely(t.Context(), server{name: "a", address: "a"}, 7, make([]byte, passwordSize), true, time.Second)
-				if !errors.Is(err, tt.want) || tt.want == nil && err != nil {
-					t.Error(err)
-				}
-				if late := errors.Is(err, os.ErrDeadlineExceeded) || strings.Contains(name, "not answered"); (time.Since(began) == time.Second) != late || (*limits)[0] != time.Second {
-					t.Errorf("after %v, dialed within %v", time.Since(began), *limits)
-				}
-				synctest.Wait()
-			})
+		inVirtualTime(t, name, func(t *testing.T) {
+			c, _, limits := conversation(0, tt.script)
+			c.cfg.auths = tt.auths
+			began := time.Now()
+			err := c.closeRemotely(t.Context(), server{name: "a", address: "a"}, 7, make([]byte, passwordSize), true, time.Second)
+			if !errors.Is(err, tt.want) || tt.want == nil && err != nil {
+				t.Error(err)
+			}
+			if late := errors.Is(err, os.ErrDeadlineExceeded) || strings.Contains(name, "not answered"); (time.Since(began) == time.Second) != late {
+				t.Errorf("after %v", time.Since(began))
+			}
+			checkDials(t, *limits, 1)
+			synctest.Wait()
 		})
 	}
 }
