@@ -282,3 +282,117 @@ func TestTheChrootMayNotBeCreated(t *testing.T) {
 		}
 	})
 }
+
+// Under a chroot and a namespace every operation uses the paths of the
+// namespace. The chroot and the server list survive an expiry. An empty list is
+// an error. Known failures elsewhere: CURATOR-455, -593, -583.
+func TestChrootAndNamespace(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		network := ens.ClientNet("chrooted")
+		root, err := framework.New(ens.Servers()+"/apps/one", framework.WithDialer(network.Dial), framework.WithCreateChroot())
+		must(t, err)
+		defer root.Close()
+		c, err := root.Namespace("locks")
+		must(t, err)
+		ctx := t.Context()
+		must(t, c.MakeContainerPath(ctx, "/a/b"))
+		if !ens.Exists("/apps/one/locks/a/b") {
+			t.Fatalf("tree:\n%s", ens.Tree())
+		}
+		if path, err := c.Create(ctx, "/a/b/s-", nil, zk.FlagSequence); err != nil || path != "/a/b/s-0000000000" {
+			t.Errorf("Create: %q, %v", path, err)
+		}
+		if path, err := root.Create(ctx, "/locks/x", nil, 0); err != nil || path != "/locks/x" {
+			t.Errorf("Create: %q, %v", path, err)
+		}
+		ops := []any{&zk.CreateRequest{Path: "/y"}}
+		for range 2 { // the caller's ops stay as they are
+			if r, err := c.Multi(ctx, ops...); err == nil && r[0].String != "/y" || err != nil && !errors.Is(err, zk.ErrNodeExists) {
+				t.Errorf("Multi: %+v, %v", r, err)
+			}
+		}
+		s := session(t, c)
+		made, err := s.CreateProtected(ctx, "/a/b", "lock-", nil, zk.FlagEphemeral|zk.FlagSequence)
+		if err != nil || !ens.Exists("/apps/one/locks"+made.Path) || len(made.Children) != 2 {
+			t.Errorf("CreateProtected: %+v, %v", made, err)
+		}
+		values, err := c.WatchData(ctx, "/y")
+		must(t, err)
+		<-values
+		if _, err := c.Set(ctx, "/y", []byte("new"), -1); err != nil {
+			t.Error(err)
+		}
+		if v := <-values; string(v.Data) != "new" {
+			t.Errorf("watched %+v", v)
+		}
+		if got := c.Resolve("/y"); got != "/apps/one/locks/y" {
+			t.Errorf("Resolve: %s", got)
+		}
+		if names, _, err := c.Children(ctx, "/"); err != nil || len(names) != 3 {
+			t.Errorf("Children of the root: %v, %v", names, err)
+		}
+		// The next session has the same chroot, and the same servers to go to.
+		must(t, ens.ExpireSession(s.ID()))
+		<-s.Done()
+		must(t, c.WaitConnected(ctx))
+		must(t, ens.Stop(memberOf(t, ens, session(t, c).ID())))
+		if path, err := c.Create(ctx, "/later", nil, 0); err != nil || path != "/later" || !ens.Exists("/apps/one/locks/later") {
+			t.Errorf("Create in the next session: %q, %v", path, err)
+		}
+	})
+}
+
+// If the chroot was missing, the error named the znode below it, and users
+// looked for its parent.
+func TestAMissingChrootIsNamed(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		network := ens.ClientNet("below a chroot")
+		root, err := framework.New(ens.Servers()+"/app", framework.WithSessionTimeout(timeout), framework.WithDialer(network.Dial))
+		must(t, err)
+		defer root.Close()
+		all, _ := connect(t, ens)
+		ns, err := root.Namespace("ns")
+		must(t, err)
+		ops := map[string]func(c *framework.Client) error{
+			"create": func(c *framework.Client) error { _, err := c.Create(t.Context(), "/a", nil, 0); return err },
+			"get":    func(c *framework.Client) error { return second(c.Get(t.Context(), "/a")) },
+			"set":    func(c *framework.Client) error { _, err := c.Set(t.Context(), "/a", nil, -1); return err },
+			"delete": func(c *framework.Client) error { return c.Delete(t.Context(), "/a", -1) },
+			"list":   func(c *framework.Client) error { return second(c.Children(t.Context(), "/a")) },
+			"multi": func(c *framework.Client) error {
+				_, err := c.Multi(t.Context(), &zk.CreateRequest{Path: "/a"})
+				return err
+			},
+		}
+		named := func(c *framework.Client, text string) {
+			t.Helper()
+			for op, do := range ops {
+				err := do(c)
+				prefix := op + " /a: "
+				if op == "multi" {
+					prefix = "multi: create /a: "
+				}
+				if !errors.Is(err, zk.ErrNoNode) || !strings.HasPrefix(err.Error(), prefix+text) || framework.MaybeApplied(err) ||
+					text == "" && err.Error() != prefix+zk.ErrNoNode.Error() {
+					t.Errorf("%s: %v, want %q in it", op, err, text)
+				}
+			}
+		}
+		const missing = "chroot /app does not exist, and the client was made without WithCreateChroot: "
+		named(root, missing)
+		named(ns, missing)
+		_, err = all.Create(t.Context(), "/app", nil, 0)
+		must(t, err)
+		delete(ops, "create")
+		delete(ops, "multi")
+		named(root, "")
+		named(ns, "namespace /app/ns does not exist")
+		must(t, ns.MakeContainerPath(t.Context(), "/"))
+		named(ns, "")
+		ens.ResetRequests()
+		named(ns, "")
+		if n := ens.Requests()[testutil.OpExists]; n != 0 {
+			t.Errorf("%d more requests to look for what is known", n)
+		}
+	})
+}

@@ -3,7 +3,6 @@ package framework
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"slices"
 	"testing"
@@ -38,27 +37,31 @@ func standing() (*session, *link) {
 func TestWhatEndsAWait(t *testing.T) {
 	const path = "/a"
 	missed := zk.ErrNoServer // nothing was sent
+	body := &wire.PathRequest{Path: path}
+	failureIfOurs := func(ours bool, err error) error {
+		if !ours {
+			return errors.New("not ours")
+		}
+		return err
+	}
 	for name, tt := range map[string]struct {
 		wait                  func(ctx context.Context, s *session, on *link) error
 		byCtx, byLink, bySess error // nil: that does not end it
 	}{
 		"credentials": {func(ctx context.Context, s *session, on *link) error {
-			_, err := on.ask(ctx, wire.OpSync, &wire.PathRequest{Path: path})
-			return err
+			return failureOf(on.ask(ctx, wire.OpSync, body))
 		}, missed, missed, missed},
 		"a turn to send": {func(_ context.Context, s *session, on *link) error {
 			close(on.presented)
 			on.sending <- struct{}{}
-			_, err := on.ask(context.Background(), wire.OpSync, &wire.PathRequest{Path: path})
-			return err
+			return failureOf(on.ask(context.Background(), wire.OpSync, body))
 		}, nil, missed, nil},
 		"requests in one piece": {func(_ context.Context, s *session, on *link) (err error) {
-			s.askTogether(on, wire.OpSync, []wire.Appender{&wire.PathRequest{Path: path}}, func(_ int, _ reply, e error) { err = e })
+			s.askTogether(on, wire.OpSync, []wire.Appender{body}, func(_ int, _ reply, e error) { err = e })
 			return err
 		}, nil, missed, missed},
 		"an answer": {func(_ context.Context, s *session, on *link) error {
-			_, err := on.await(make(chan reply))
-			return err
+			return failureOf(on.await(make(chan reply)))
 		}, nil, nil, zk.ErrConnectionClosed},
 		"a look": {func(ctx context.Context, s *session, on *link) error {
 			w, _ := s.hub.join(watchKey{watchData, path})
@@ -71,21 +74,18 @@ func TestWhatEndsAWait(t *testing.T) {
 		}, context.Canceled, nil, ErrSessionLost},
 		"what the server has": {func(ctx context.Context, s *session, on *link) error {
 			on.offers.of = map[wire.Op]*offered{wire.OpMultiRead: {known: make(chan struct{})}}
-			_, err := s.offers(ctx, wire.OpMultiRead)
-			return err
+			return failureOf(s.offers(ctx, wire.OpMultiRead))
 		}, context.Canceled, zk.ErrConnectionClosed, ErrSessionLost},
 		"another's tree": {func(ctx context.Context, s *session, on *link) error {
 			known := make(chan struct{})
 			close(known)
 			on.offers.of = map[wire.Op]*offered{wire.OpAddWatch: {known: known, yes: true}}
 			s.trees.at = map[string]*tree{path: {path: path, on: on, moved: make(chan struct{})}}
-			_, err := s.joinTree(ctx, &follower{path: path, on: func(uint64, zk.EventType, string) {}})
-			return err
+			return failureOf(s.joinTree(ctx, &follower{path: path, on: func(uint64, zk.EventType, string) {}}))
 		}, context.Canceled, zk.ErrConnectionClosed, ErrSessionLost},
 		"watches beside a tree": {func(_ context.Context, s *session, on *link) error {
 			s.trees.beginOneLocked(path)
-			_, err := s.askAbout(&tree{path: path, on: on}, wire.OpAddWatch, &wire.PathRequest{Path: path})
-			return err
+			return failureOf(s.askAbout(&tree{path: path, on: on}, wire.OpAddWatch, body))
 		}, nil, missed, ErrSessionLost},
 		"a tree that moves": {func(_ context.Context, s *session, on *link) error {
 			s.trees.at = map[string]*tree{path: {path: path, on: on, moved: make(chan struct{})}}
@@ -102,8 +102,7 @@ func TestWhatEndsAWait(t *testing.T) {
 			return s.shareRoundTrip(ctx)
 		}, context.Canceled, nil, ErrSessionLost},
 		"a write": {func(_ context.Context, s *session, on *link) error {
-			_, err := s.writes.await(newDelete(context.Background(), path))
-			return err
+			return failureOf(s.writes.await(newDelete(context.Background(), path)))
 		}, nil, nil, zk.ErrConnectionClosed},
 		"a create that shares": {func(_ context.Context, s *session, on *link) error {
 			s.plain.running = true // by others
@@ -112,36 +111,25 @@ func TestWhatEndsAWait(t *testing.T) {
 		"reads that go on": {func(ctx context.Context, s *session, on *link) error {
 			close(on.presented)
 			on.closeSent = true // each fails
-			_, err := (&Session{live: s}).readAllAndWatch(ctx, path, []Read{{Path: path}})
-			return err
+			return failureOf((&Session{live: s}).readAllAndWatch(ctx, path, []Read{{Path: path}}))
 		}, context.Canceled, zk.ErrNoServer, ErrSessionLost},
 		"a user's function": {func(ctx context.Context, s *session, on *link) error {
-			_, err := supply(ctx, s.core, s.over, time.Hour, func(ctx context.Context) (int, error) {
-				<-time.After(time.Minute)
+			return failureOf(supply(ctx, s.core, s.over, time.Hour, func(context.Context) (int, error) {
+				time.Sleep(time.Minute)
 				return 0, nil
-			})
-			return err
+			}))
 		}, errNoResult, nil, errSevered},
 		"its turn": {func(ctx context.Context, s *session, on *link) error {
 			s.core.supplying <- struct{}{}
-			_, err := supply(ctx, s.core, s.over, time.Hour, func(context.Context) (int, error) { return 0, nil })
-			return err
+			return failureOf(supply(ctx, s.core, s.over, time.Hour, func(context.Context) (int, error) { return 0, nil }))
 		}, errNoResult, nil, errSevered},
 		"another's try to close a session": {func(ctx context.Context, s *session, on *link) error {
 			s.core.earlier = []*earlierSession{{orphan: orphan{id: 9}, asking: make(chan struct{})}}
-			ours, err := s.core.closeEarlier(ctx, 9)
-			if !ours {
-				return errors.New("not ours")
-			}
-			return err
+			return failureIfOurs(s.core.closeEarlier(ctx, 9))
 		}, context.Canceled, nil, nil},
 		"the end of the client": {func(ctx context.Context, s *session, on *link) error {
 			close(s.core.closing)
-			ours, err := s.core.closeEarlier(ctx, 9)
-			if !ours {
-				return errors.New("not ours")
-			}
-			return err
+			return failureIfOurs(s.core.closeEarlier(ctx, 9))
 		}, context.Canceled, nil, nil},
 	} {
 		for by, want := range map[string]error{"its context": tt.byCtx, "the connection": tt.byLink, "the session": tt.bySess} {
@@ -152,13 +140,10 @@ func TestWhatEndsAWait(t *testing.T) {
 				s, on := standing()
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				ended := make(chan error, 1)
-				go func() { ended <- tt.wait(ctx, s, on) }()
-				synctest.Wait()
-				select {
-				case err := <-ended:
-					t.Fatalf("%s: it does not wait: %v", name, err)
-				default:
+				errs := make(chan error, 1)
+				go func() { errs <- tt.wait(ctx, s, on) }()
+				if synctest.Wait(); len(errs) > 0 {
+					t.Fatalf("%s: it does not wait: %v", name, <-errs)
 				}
 				switch by {
 				case "its context":
@@ -168,14 +153,10 @@ func TestWhatEndsAWait(t *testing.T) {
 				case "the session":
 					s.end(ErrSessionLost)
 				}
-				synctest.Wait()
-				select {
-				case err := <-ended:
-					if !errors.Is(err, want) {
-						t.Errorf("%s: after the end of %s %v, want %v", name, by, err, want)
-					}
-				default:
-					t.Fatalf("%s: %s has ended, and it goes on", name, by)
+				if synctest.Wait(); len(errs) == 0 {
+					t.Errorf("%s: %s has ended, and it goes on", name, by)
+				} else if err := <-errs; !errors.Is(err, want) {
+					t.Errorf("%s: after the end of %s %v, want %v", name, by, err, want)
 				}
 				s.end(ErrSessionLost) // and all that is left
 				on.asked.end()
@@ -232,21 +213,17 @@ func TestNothingIsBegunWithoutAConnection(t *testing.T) {
 			return failureOf(s.writes.await(w))
 		},
 	} {
-		for _, why := range []string{"not connected", "an end is unseen", "the session is over"} {
+		for why, end := range map[string]func(s *session){
+			"not connected":       func(s *session) { s.up = false },
+			"an end is unseen":    func(s *session) { s.unseenEnds = 1 },
+			"the session is over": func(s *session) { s.end(ErrSessionLost) },
+		} {
 			synctest.Test(t, func(t *testing.T) {
 				s, on := standing()
 				close(on.presented)
-				want := zk.ErrNoServer
-				switch why {
-				case "not connected":
-					s.up = false
-				case "an end is unseen":
-					s.unseenEnds = 1
-				default:
-					s.end(ErrSessionLost)
-				}
+				end(s)
 				err := call(s, on)
-				if !errors.Is(err, want) && !(s.err != nil && (errors.Is(err, ErrSessionLost) || errors.Is(err, zk.ErrConnectionClosed))) {
+				if !errors.Is(err, zk.ErrNoServer) && !(s.err != nil && (errors.Is(err, ErrSessionLost) || errors.Is(err, zk.ErrConnectionClosed))) {
 					t.Errorf("%s, %s: %v", name, why, err)
 				}
 				if len(on.asked.waiting) > 0 || len(s.trees.told) > 0 {
@@ -316,37 +293,5 @@ func TestNothingIsSentBehindTheEnd(t *testing.T) {
 	on.asked.end()
 	if on.sendBehind(wire.OpSync, sync) != nil || len(on.behind) > 0 {
 		t.Error("something is to be sent that nobody will answer")
-	}
-}
-
-// Frames that are cut off do no harm, and what made no sense once is the end.
-func TestFramesThatAreCutOff(t *testing.T) {
-	s, on := standing()
-	on.connectSent, on.unpresented = true, []auth{{"digest", []byte("a")}}
-	auth := wire.AppendFrame(nil, &wire.RequestHeader{Xid: wire.XidAuth, Op: wire.OpAuth}, &wire.AuthRequest{Scheme: "digest", Auth: []byte("a")})
-	if !on.beforeSend(auth[:6]) || !on.beforeSend(auth[:14]) || on.isPresented() {
-		t.Error("a frame that is cut off presents credentials")
-	}
-	if !on.beforeSend(auth) || !on.isPresented() || !on.beforeSend(auth) {
-		t.Error("they are not presented, or not again")
-	}
-	if got := on.nameSeen(make([]byte, connectSeen+7)); len(got) != connectSeen+7 {
-		t.Errorf("a connect request of %d bytes", len(got))
-	}
-	on.fault = errMalformed
-	if n, err := on.Read(make([]byte, 8)); n != 0 || !errors.Is(err, errMalformed) {
-		t.Errorf("behind what makes no sense: %d, %v", n, err)
-	}
-	for size := range frameXid + 4 {
-		conn, theirs := net.Pipe()
-		go func() {
-			_, _ = theirs.Write([]byte{0, 0, 0, 16, 255, 0, 0, 0}[:size])
-			_ = theirs.Close()
-		}()
-		on = newLink(conn, s, server{}, nil, time.Hour)
-		if own, err := on.readOwn(); own || !errors.Is(err, io.EOF) {
-			t.Errorf("after %d bytes: %t, %v", size, own, err)
-		}
-		_ = on.Close()
 	}
 }

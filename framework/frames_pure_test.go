@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"context"
 	"math"
 	"sync/atomic"
 	"testing"
@@ -73,5 +74,29 @@ func TestWindow(t *testing.T) {
 		if len(w.places) != 0 || len(w.gate) != 0 {
 			t.Errorf("%d places are taken for good", len(w.places))
 		}
+	})
+}
+
+// No two requests of a session have one number, in whatever way they are sent.
+func TestNumbersOfRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, on := standing()
+		on.Conn = &recorder{}
+		close(on.presented)
+		body := &wire.PathRequest{Path: "/a"}
+		sent := 0
+		for range 3 {
+			on.sendBehind(wire.OpSync, body)
+			go func() { _, _ = on.ask(context.Background(), wire.OpSync, body) }()
+			synctest.Wait()
+			if !on.sendTogether(wire.OpSync, []wire.Appender{body, body}, make([]<-chan reply, 2)) {
+				t.Error("not sent")
+			}
+			if sent += 4; len(on.asked.waiting) != sent || s.ownRequests.Load() != uint64(sent) {
+				t.Errorf("%d numbers for %d requests", len(on.asked.waiting), sent)
+			}
+		}
+		s.end(ErrSessionLost)
+		synctest.Wait()
 	})
 }

@@ -257,3 +257,27 @@ func TestAnObserverHearsOfEachClientOnce(t *testing.T) {
 		t.Errorf("the observer has heard of %q, want %q", events, want)
 	}
 }
+
+// The observer gets requests, retries and states.
+func TestObserver(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		var requests, retried, states atomic.Int32
+		c, _ := connect(t, ens, framework.WithObserver(framework.Observer{
+			RequestEnd: func(_ context.Context, r framework.Request, _ framework.RequestResult) {
+				if r.Op == "get" {
+					requests.Add(1)
+				}
+			},
+			Retried:      func(context.Context, framework.Retry) { retried.Add(1) },
+			StateChanged: func(framework.StateChange) { states.Add(1) },
+		}))
+		defer once(ens, testutil.OpGetData, testutil.DropBefore())()
+		if _, _, err := c.Get(t.Context(), "/"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // the state is set before anybody is told
+		if requests.Load() != 2 || retried.Load() != 1 || states.Load() != 3 {
+			t.Errorf("%d requests, %d retries, %d states; want 2, 1, 3", requests.Load(), retried.Load(), states.Load())
+		}
+	})
+}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -345,4 +346,26 @@ func TestEachServerIsTriedOnceBeforeThePause(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The dialer gets names, not addresses, at every attempt. A known failure
+// elsewhere: CURATOR-229.
+func TestDialerGetsNamesEachTime(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		var dialed atomic.Int32
+		c, _ := connect(t, ens, framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+			if address != "member0:2181" || limit <= 0 || limit > timeout/3 {
+				t.Errorf("dialed %s within %v", address, limit)
+			}
+			dialed.Add(1)
+			return ens.Dial(network, address, limit)
+		}))
+		for range 5 {
+			must(t, ens.DropConnections(session(t, c).ID()))
+			time.Sleep(3 * time.Second)
+		}
+		if got := dialed.Load(); got != 6 {
+			t.Errorf("dialed %d times, want 6", got)
+		}
+	})
 }

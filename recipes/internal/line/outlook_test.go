@@ -4,9 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,50 +29,37 @@ func TestCostOfAGrantByEvent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
-				first := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("first")))
+				held := bubble.Acquire(t, t.Context(), mutexOf(t, w.ConnectNext()))
 				var ahead []<-chan bubble.Grant
 				for i := 1; i < tt.ahead; i++ {
 					ahead = append(ahead, bubble.Acquiring(t.Context(), mutexOf(t, w.ConnectNext())))
 					w.InLine(lockPath, i+1)
 				}
 				ours := w.Connect("ours")
-				mine := w.SessionID(ours)
-				var mu sync.Mutex
-				counted := map[testutil.Op]int{}
-				defer w.Control(func(r testutil.Request) testutil.Action {
-					if r.Session == mine && r.Op != testutil.OpPing {
-						mu.Lock()
-						counted[r.Op]++
-						mu.Unlock()
+				var requests atomic.Int64
+				defer w.ClientNet("ours").Control(func(r testutil.Request) testutil.Action {
+					if r.Op != testutil.OpPing {
+						requests.Add(1)
 					}
 					return testutil.Pass()
 				})()
 				waiting := bubble.Acquiring(t.Context(), mutexOf(t, ours))
 				w.InLine(lockPath, tt.ahead+1)
-				held := first
 				for _, next := range ahead {
 					bubble.Release(t, held)
 					held = bubble.Granted(t, next).Lease
 					time.Sleep(5 * time.Millisecond)
 				}
 				synctest.Wait()
-				mu.Lock()
-				before := maps.Clone(counted)
-				mu.Unlock()
+				before := requests.Load()
 				bubble.Release(t, held)
 				l := bubble.Granted(t, waiting).Lease
-				mu.Lock()
-				if !maps.Equal(counted, before) {
-					t.Errorf("requests between the release and the grant: %v, before %v", counted, before)
+				if n := requests.Load() - before; n != 0 {
+					t.Errorf("%d requests between the release and the grant", n)
 				}
-				mu.Unlock()
 				bubble.Release(t, l)
-				sum := 0
-				for _, n := range counted {
-					sum += n
-				}
-				if sum > tt.most {
-					t.Errorf("%d requests, want at most %d: %v", sum, tt.most, counted)
+				if n := requests.Load(); n > int64(tt.most) {
+					t.Errorf("%d requests, want at most %d", n, tt.most)
 				}
 				w.NothingLeft(lockPath)
 			})
@@ -81,119 +67,100 @@ func TestCostOfAGrantByEvent(t *testing.T) {
 	}
 }
 
+// scene is a holder, a waiter and a third contender behind it.
+type scene struct {
+	*testing.T
+	*bubble.World
+	first, operator *framework.Client
+	holder          *recipes.Lease
+	waiter          string // its znode
+	network         *testutil.ClientNet
+	leave           func() // the holder has stopped its work
+}
+
+func (s *scene) set(path, data string) {
+	s.Helper()
+	if _, err := s.operator.Set(s.Context(), path, []byte(data), -1); err != nil {
+		s.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+func (s *scene) revokeHolder() { s.set(s.holder.Path(), "__REVOKE__") }
+func (s *scene) revokeWaiter() { s.set(s.waiter, "__REVOKE__") }
+func (s *scene) release()      { s.leave(); _ = s.holder.Release(context.Background()) }
+func (s *scene) drop()         { s.network.Drop() }
+func (s *scene) cut()          { s.network.Drop(); s.network.Cut() }
+func (s *scene) heal()         { s.network.Heal() }
+func (s *scene) pause()        { time.Sleep(time.Second) }
+
+func (s *scene) remove() {
+	s.Helper()
+	if err := s.operator.Delete(s.Context(), s.waiter, -1); err != nil {
+		s.Fatal(err)
+	}
+}
+
 // What happens to a waiter, or to the znode ahead, between its list and the
 // event. Each of these was a double grant where an event was trusted for less
-// than it says. A third contender stands behind. The holder works on for a
-// while, unless it has lost its lease.
+// than it says. The holder works on for a while, unless it has lost its lease.
 func TestNoGrantByAnEventThatSaysLess(t *testing.T) {
-	type line struct {
-		w               *bubble.World
-		first, operator *framework.Client
-		holder          *recipes.Lease
-		waiter          string // its znode
-		network         *testutil.ClientNet
-		leave           func() // the holder has stopped its work
-	}
-	do := func(t *testing.T, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	remove := func(t *testing.T, l *line) {
-		t.Helper()
-		do(t, l.operator.Delete(t.Context(), l.waiter, -1))
-	}
-	set := func(t *testing.T, l *line, path, data string) {
-		t.Helper()
-		_, err := l.operator.Set(t.Context(), path, []byte(data), -1)
-		do(t, err)
-		synctest.Wait()
-	}
-	// anew has a multi of the operator remove the znode of the holder, or of the
-	// waiter, and make another one with its name.
-	anew := func(t *testing.T, l *line, path string) {
-		t.Helper()
-		_, err := l.operator.Multi(t.Context(), &zk.DeleteRequest{Path: path, Version: -1},
-			&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll)})
-		do(t, err)
-	}
-	for name, spoil := range map[string]func(t *testing.T, l *line){
-		"nothing": func(*testing.T, *line) {},
-		"the holder is revoked, and works on": func(t *testing.T, l *line) {
-			set(t, l, l.holder.Path(), "__REVOKE__")
+	for name, steps := range map[string][]func(s *scene){
+		"nothing":                             nil,
+		"the holder is revoked, and works on": {(*scene).revokeHolder},
+		"the holder is revoked twice, and works on": {
+			(*scene).revokeHolder,
+			func(s *scene) { s.set(s.holder.Path(), "__REVOKE__ soon") },
 		},
-		"the holder is revoked twice, and works on": func(t *testing.T, l *line) {
-			set(t, l, l.holder.Path(), "__REVOKE__")
-			set(t, l, l.holder.Path(), "__REVOKE__ soon")
+		"the waiter is revoked": {(*scene).revokeWaiter},
+		"the waiter is removed": {(*scene).remove},
+		"the waiter is removed with the holder's release": {
+			(*scene).pause,
+			func(s *scene) {
+				s.Latency(5 * time.Millisecond)
+				go func() { _ = s.operator.Delete(context.Background(), s.waiter, -1) }()
+			},
+			(*scene).release,
 		},
-		"the waiter is revoked": func(t *testing.T, l *line) { set(t, l, l.waiter, "__REVOKE__") },
-		"the waiter is removed": remove,
-		"the waiter is removed with the holder's release": func(t *testing.T, l *line) {
-			time.Sleep(time.Second)
-			l.w.Latency(5 * time.Millisecond)
-			go func() { _ = l.operator.Delete(context.Background(), l.waiter, -1) }()
-			l.leave()
-			_ = l.holder.Release(context.Background())
+		"the waiter is revoked, then removed": {(*scene).revokeWaiter, (*scene).remove},
+		"the waiter is revoked and removed at once": {
+			func(s *scene) {
+				s.Latency(5 * time.Millisecond) // the list and the own read are under way
+				if _, err := s.operator.Multi(s.Context(), bubble.Set(s.waiter, "__REVOKE__")); err != nil {
+					s.Fatal(err)
+				}
+			},
+			(*scene).remove, (*scene).release,
 		},
-		"the waiter is revoked, then removed": func(t *testing.T, l *line) {
-			set(t, l, l.waiter, "__REVOKE__")
-			remove(t, l)
+		"the holder is revoked, then the waiter is removed": {(*scene).revokeHolder, (*scene).remove},
+		"the waiter reconnects":                             {(*scene).drop, (*scene).pause},
+		"the waiter reconnects, then it is removed":         {(*scene).drop, (*scene).pause, (*scene).remove},
+		"the waiter is removed while it is cut off": {
+			(*scene).cut, (*scene).remove,
+			func(s *scene) { time.AfterFunc(2*time.Second, s.heal) },
 		},
-		"the waiter is revoked and removed at once": func(t *testing.T, l *line) {
-			l.w.Latency(5 * time.Millisecond) // the list and the own read are under way
-			_, err := l.operator.Multi(t.Context(), bubble.Set(l.waiter, "__REVOKE__"))
-			do(t, err)
-			remove(t, l)
-			l.leave()
-			_ = l.holder.Release(context.Background())
+		"the waiter is removed while it is cut off, and hears of the release": {
+			(*scene).cut, (*scene).remove, (*scene).heal, (*scene).pause, (*scene).pause, (*scene).pause,
 		},
-		"the holder is revoked, then the waiter is removed": func(t *testing.T, l *line) {
-			set(t, l, l.holder.Path(), "__REVOKE__")
-			remove(t, l)
+		"the waiter is removed by its name, and made again": {
+			func(s *scene) { remake(s.T, s.operator, s.waiter, zk.FlagPersistent) },
+			(*scene).remove,
 		},
-		"the waiter reconnects": func(_ *testing.T, l *line) {
-			l.network.Drop()
-			time.Sleep(time.Second)
+		"the holder is removed by its name, and made again": {
+			func(s *scene) {
+				s.leave() // it hears of that, and removes what has its name
+				remake(s.T, s.operator, s.holder.Path(), zk.FlagPersistent)
+			},
 		},
-		"the waiter reconnects, then it is removed": func(t *testing.T, l *line) {
-			l.network.Drop()
-			time.Sleep(time.Second)
-			remove(t, l)
-		},
-		"the waiter is removed while it is cut off": func(t *testing.T, l *line) {
-			l.network.Drop()
-			l.network.Cut()
-			remove(t, l)
-			time.AfterFunc(2*time.Second, l.network.Heal)
-		},
-		"the waiter is removed while it is cut off, and hears of the release": func(t *testing.T, l *line) {
-			l.network.Drop()
-			l.network.Cut()
-			remove(t, l)
-			l.network.Heal()
-			time.Sleep(3 * time.Second)
-		},
-		"the waiter is removed by its name, and made again": func(t *testing.T, l *line) {
-			anew(t, l, l.waiter)
-			remove(t, l)
-		},
-		"the holder is removed by its name, and made again": func(t *testing.T, l *line) {
-			l.leave() // it hears of that, and removes what has its name
-			anew(t, l, l.holder.Path())
-		},
-		"the holder's session expires": func(_ *testing.T, l *line) {
-			l.leave()
-			l.w.Expire(l.first)
-		},
+		"the holder's session expires": {func(s *scene) { s.leave(); s.Expire(s.first) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 				inside := bubble.Exclusion{T: t}
-				l := &line{w: w, first: w.Connect("a"), operator: w.Connect("operator")}
-				l.holder = bubble.Acquire(t, t.Context(), mutexOf(t, l.first))
+				s := &scene{T: t, World: w, first: w.Connect("a"), operator: w.Connect("operator")}
+				s.holder = bubble.Acquire(t, t.Context(), mutexOf(t, s.first))
 				inside.Enter()
-				l.leave = sync.OnceFunc(inside.Leave)
+				s.leave = sync.OnceFunc(inside.Leave)
 				use := func(name string) <-chan struct{} {
 					done := make(chan struct{})
 					m := mutexOf(t, w.Connect(name))
@@ -214,19 +181,16 @@ func TestNoGrantByAnEventThatSaysLess(t *testing.T) {
 					return done
 				}
 				b := use("b")
-				for _, name := range w.InLine(lockPath, 2) {
-					if path := lockPath + "/" + name; path != l.holder.Path() {
-						l.waiter = path
-					}
-				}
-				l.network = w.ClientNet("b")
+				s.waiter = lastInLine(w, 2)
+				s.network = w.ClientNet("b")
 				c := use("c")
 				w.InLine(lockPath, 3)
 				synctest.Wait()
-				spoil(t, l)
+				for _, step := range steps {
+					step(s)
+				}
 				time.Sleep(3 * bubble.Timeout) // also for the looks without an event
-				l.leave()
-				_ = l.holder.Release(context.Background())
+				s.release()
 				<-b
 				<-c
 				w.NothingLeft(lockPath)
@@ -274,12 +238,8 @@ func TestAGrantWithoutAZnodeIsLost(t *testing.T) {
 				w.InLine(lockPath, 2)
 				time.Sleep(wait)
 				w.ClientNet("b").LoseEvents(true)
-				for _, name := range w.InLine(lockPath, 2) {
-					if path := lockPath + "/" + name; path != held.Path() {
-						if err := operator.Delete(t.Context(), path, -1); err != nil {
-							t.Fatal(err)
-						}
-					}
+				if err := operator.Delete(t.Context(), lastInLine(w, 2), -1); err != nil {
+					t.Fatal(err)
 				}
 				synctest.Wait()
 				w.ClientNet("b").LoseEvents(false)
@@ -306,13 +266,7 @@ func TestOwnWatchUsedUpBeforeAListGrants(t *testing.T) {
 		operator := w.Connect("operator")
 		held := bubble.Acquire(t, t.Context(), must(rwlock.New(w.Connect("a"), lockPath)).Writer())
 		waiting := bubble.Acquiring(t.Context(), must(rwlock.New(w.Connect("b"), lockPath)).Writer())
-		own := ""
-		for _, name := range w.InLine(lockPath, 2) {
-			if path := lockPath + "/" + name; path != held.Path() {
-				own = path
-			}
-		}
-		synctest.Wait()
+		own := lastInLine(w, 2)
 		w.ClientNet("b").LoseEvents(true)
 		if _, err := operator.Set(t.Context(), own, []byte("x"), -1); err != nil {
 			t.Fatal(err)
@@ -346,14 +300,8 @@ func TestOneTransactionRemovesTheWaiterAsWell(t *testing.T) {
 			operator := w.Connect("operator")
 			held := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("a")))
 			waiting := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("b")))
-			names := w.InLine(lockPath, 2)
 			first := &zk.DeleteRequest{Path: held.Path(), Version: -1}
-			second := &zk.DeleteRequest{Version: -1}
-			for _, name := range names {
-				if !strings.HasSuffix(held.Path(), name) {
-					second.Path = lockPath + "/" + name
-				}
-			}
+			second := &zk.DeleteRequest{Path: lastInLine(w, 2), Version: -1}
 			if !holderFirst {
 				first, second = second, first
 			}
@@ -382,15 +330,13 @@ func TestAnotherDirectoryBeforeTheWatch(t *testing.T) {
 		held := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("first")))
 		w.Once(testutil.OpGetChildren2, lockPath, testutil.DelayReply(time.Second))
 		waiting := bubble.Acquiring(t.Context(), mutexOf(t, ours))
-		var ops []any
+		ops := []any{&zk.DeleteRequest{Path: lockPath, Version: -1}, &zk.CreateRequest{Path: lockPath, Acl: zk.WorldACL(zk.PermAll)}}
 		for _, name := range w.InLine(lockPath, 2) {
-			ops = append(ops, &zk.DeleteRequest{Path: lockPath + "/" + name, Version: -1})
+			path := lockPath + "/" + name
+			ops = append([]any{&zk.DeleteRequest{Path: path, Version: -1}}, ops...)
+			ops = append(ops, &zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral})
 		}
 		dir, _ := w.Stat(lockPath)
-		ops = append(ops, &zk.DeleteRequest{Path: lockPath, Version: -1}, &zk.CreateRequest{Path: lockPath, Acl: zk.WorldACL(zk.PermAll)})
-		for _, name := range w.InLine(lockPath, 2) {
-			ops = append(ops, &zk.CreateRequest{Path: lockPath + "/" + name, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral})
-		}
 		go func() { _, _ = ours.Multi(context.Background(), ops...) }() // the answer comes behind the list
 		g := bubble.Granted(t, waiting)                                 // the holder has removed what has the name of its znode
 		now, _ := w.Stat(lockPath)
@@ -406,68 +352,40 @@ func TestAnotherDirectoryBeforeTheWatch(t *testing.T) {
 	})
 }
 
-// Somebody else replaces a waiter's znode by one of the same name. No event
-// grants then. The list that does so shows the name, and the lease is lost when
-// the znode is read.
+// Another session replaces a waiter's znode by one of the same name. No event
+// grants then, even if the waiter has listed once more since: nothing was to be
+// watched again. The list that grants shows the name, and the lease is lost
+// when the znode is read.
 func TestAnotherSessionsZnodeBeforeTheGrant(t *testing.T) {
-	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
-		operator, ours := w.Connect("operator"), w.Connect("ours")
-		held := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("first")))
-		waiting := bubble.Acquiring(t.Context(), mutexOf(t, ours))
-		for _, name := range w.InLine(lockPath, 2) {
-			if path := lockPath + "/" + name; path != held.Path() {
-				if _, err := operator.Multi(t.Context(), &zk.DeleteRequest{Path: path, Version: -1},
-					&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral}); err != nil {
-					t.Fatal(err)
-				}
+	for ahead := 1; ahead <= 2; ahead++ {
+		bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+			held := bubble.Acquire(t, t.Context(), mutexOf(t, w.ConnectNext()))
+			var second <-chan bubble.Grant
+			if ahead == 2 {
+				second = bubble.Acquiring(t.Context(), mutexOf(t, w.ConnectNext()))
+				w.InLine(lockPath, 2)
 			}
-		}
-		synctest.Wait()
-		w.ResetRequests()
-		bubble.Release(t, held)
-		g := bubble.Granted(t, waiting)
-		if w.Requests()[testutil.OpGetChildren2] == 0 {
-			t.Error("granted without a list")
-		}
-		if took := bubble.Lost(t, g.Lease).Sub(g.At); took > 310*time.Millisecond {
-			t.Errorf("lost after %v", took)
-		}
-		bubble.WantErr(t, g.Lease.Release(t.Context()), recipes.ErrNotHeld)
-		w.NothingLeft(lockPath)
-	})
-}
-
-// The same, and the waiter has listed once more since: nothing was to be
-// watched again.
-func TestAnotherSessionsZnodeAndAList(t *testing.T) {
-	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
-		operator := w.Connect("operator")
-		first := bubble.Acquire(t, t.Context(), mutexOf(t, w.Connect("first")))
-		second := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("second")))
-		ahead := w.InLine(lockPath, 2)
-		waiting := bubble.Acquiring(t.Context(), mutexOf(t, w.Connect("ours")))
-		for _, name := range w.InLine(lockPath, 3) {
-			if path := lockPath + "/" + name; !slices.Contains(ahead, name) {
-				if _, err := operator.Multi(t.Context(), &zk.DeleteRequest{Path: path, Version: -1},
-					&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral}); err != nil {
-					t.Fatal(err)
-				}
+			waiting := bubble.Acquiring(t.Context(), mutexOf(t, w.ConnectNext()))
+			remake(t, w.ConnectNext(), lastInLine(w, ahead+1), zk.FlagEphemeral)
+			synctest.Wait()
+			if ahead == 2 {
+				bubble.Release(t, held)
+				held = bubble.Granted(t, second).Lease
+				synctest.Wait()
 			}
-		}
-		synctest.Wait()
-		bubble.Release(t, first)
-		held := bubble.Granted(t, second).Lease
-		synctest.Wait()
-		w.ResetRequests()
-		bubble.Release(t, held)
-		g := bubble.Granted(t, waiting)
-		if w.Requests()[testutil.OpGetChildren2] == 0 {
-			t.Error("granted without a list")
-		}
-		bubble.Lost(t, g.Lease)
-		bubble.WantErr(t, g.Lease.Release(t.Context()), recipes.ErrNotHeld)
-		w.NothingLeft(lockPath)
-	})
+			w.ResetRequests()
+			bubble.Release(t, held)
+			g := bubble.Granted(t, waiting)
+			if w.Requests()[testutil.OpGetChildren2] == 0 {
+				t.Error("granted without a list")
+			}
+			if took := bubble.Lost(t, g.Lease).Sub(g.At); took > 310*time.Millisecond {
+				t.Errorf("lost after %v", took)
+			}
+			bubble.WantErr(t, g.Lease.Release(t.Context()), recipes.ErrNotHeld)
+			w.NothingLeft(lockPath)
+		})
+	}
 }
 
 // A mutex of Kazoo's, or an election, stands behind a write of its read/write
@@ -541,34 +459,29 @@ func TestListBeforeTheGrant(t *testing.T) {
 // All recipes that have a line are granted by events, but locks of Kazoo's:
 // none of them lists between the release of what is ahead and its grant.
 func TestGrantsByEventOfAllRecipes(t *testing.T) {
-	read := func(w *bubble.World, opts ...rwlock.Option) recipes.Acquirer {
-		return must(rwlock.New(w.ConnectNext(), lockPath, opts...)).Reader()
+	type maker = func(w *bubble.World) recipes.Acquirer
+	mutex := func(w *bubble.World) recipes.Acquirer { return mutexOf(w.T, w.ConnectNext()) }
+	election := func(w *bubble.World) recipes.Acquirer { return must(leader.New(w.ConnectNext(), lockPath)) }
+	read := func(opts ...rwlock.Option) maker {
+		return func(w *bubble.World) recipes.Acquirer {
+			return must(rwlock.New(w.ConnectNext(), lockPath, opts...)).Reader()
+		}
 	}
-	write := func(w *bubble.World, opts ...rwlock.Option) recipes.Acquirer {
-		return must(rwlock.New(w.ConnectNext(), lockPath, opts...)).Writer()
+	write := func(opts ...rwlock.Option) maker {
+		return func(w *bubble.World) recipes.Acquirer {
+			return must(rwlock.New(w.ConnectNext(), lockPath, opts...)).Writer()
+		}
 	}
+	curator := rwlock.WithLayout(rwlock.LayoutCurator)
 	for name, tt := range map[string]struct {
-		ahead, waiter func(w *bubble.World) recipes.Acquirer
+		ahead, waiter maker
 		n             int // hold what is ahead
 	}{
-		"a mutex": {
-			func(w *bubble.World) recipes.Acquirer { return mutexOf(w.T, w.ConnectNext()) },
-			func(w *bubble.World) recipes.Acquirer { return mutexOf(w.T, w.ConnectNext()) }, 1,
-		},
-		"an election": {
-			func(w *bubble.World) recipes.Acquirer { return must(leader.New(w.ConnectNext(), lockPath)) },
-			func(w *bubble.World) recipes.Acquirer { return must(leader.New(w.ConnectNext(), lockPath)) }, 1,
-		},
-		"a reader behind a writer": {
-			func(w *bubble.World) recipes.Acquirer { return write(w) }, func(w *bubble.World) recipes.Acquirer { return read(w) }, 1,
-		},
-		"a writer behind readers": {
-			func(w *bubble.World) recipes.Acquirer { return read(w) }, func(w *bubble.World) recipes.Acquirer { return write(w) }, 5,
-		},
-		"a writer of Curator behind readers": {
-			func(w *bubble.World) recipes.Acquirer { return read(w, rwlock.WithLayout(rwlock.LayoutCurator)) },
-			func(w *bubble.World) recipes.Acquirer { return write(w, rwlock.WithLayout(rwlock.LayoutCurator)) }, 5,
-		},
+		"a mutex":                            {mutex, mutex, 1},
+		"an election":                        {election, election, 1},
+		"a reader behind a writer":           {write(), read(), 1},
+		"a writer behind readers":            {read(), write(), 5},
+		"a writer of Curator behind readers": {read(curator), write(curator), 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {

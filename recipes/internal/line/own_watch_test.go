@@ -165,10 +165,7 @@ func TestHeldZnodeIsReplaced(t *testing.T) {
 					})()
 				}
 				if test.want != nil {
-					if _, err := operator.Multi(t.Context(), &zk.DeleteRequest{Path: l.Path(), Version: -1},
-						&zk.CreateRequest{Path: l.Path(), Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral}); err != nil {
-						t.Fatal(err)
-					}
+					remake(t, operator, l.Path(), zk.FlagEphemeral)
 				}
 				time.Sleep(time.Second)
 				if err := l.Err(); !errors.Is(err, test.want) {

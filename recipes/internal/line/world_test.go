@@ -2,7 +2,11 @@ package line_test
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
@@ -70,5 +74,23 @@ func leave(t *testing.T, s *line.Share) {
 	t.Helper()
 	if err := release(t.Context(), s); err != nil {
 		t.Error(err)
+	}
+}
+
+// lastInLine waits until n znodes stand in the line of lockPath, and returns the
+// path of the last one.
+func lastInLine(w *bubble.World, n int) string {
+	w.T.Helper()
+	number := func(name string) string { return name[len(name)-10:] }
+	return lockPath + "/" + slices.MaxFunc(w.InLine(lockPath, n), func(a, b string) int { return strings.Compare(number(a), number(b)) })
+}
+
+// remake removes a znode and creates another one of its name in one
+// transaction.
+func remake(t *testing.T, c *framework.Client, path string, flags int32) {
+	t.Helper()
+	if _, err := c.Multi(t.Context(), &zk.DeleteRequest{Path: path, Version: -1},
+		&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll), Flags: flags}); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,0 +1,117 @@
+package framework
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Servers that accept and drop connections must not be called in a tight loop,
+// and the pause must never overflow, however long the outage.
+func TestPaceGrowsAfterOneRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &core{pace: dialPace{round: 3, longest: time.Second}}
+		p := &c.pace
+		never := make(chan struct{})
+		began := time.Now()
+		for range 3 {
+			c.awaitTurn(never)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("the first round took %v: each server is tried at once", took)
+		}
+		for range 1000 {
+			before := time.Now()
+			if c.awaitTurn(never); time.Since(before) > time.Second {
+				t.Fatalf("a pause of %v, want at most 1s", time.Since(before))
+			}
+		}
+		if took := time.Since(began); took < 100*time.Second {
+			t.Errorf("1000 attempts in %v: that is hammering", took)
+		}
+		p.reset()
+		before := time.Now()
+		if c.awaitTurn(never); time.Since(before) != 0 {
+			t.Error("a proof must make the next attempt immediate")
+		}
+		longest := make([]time.Duration, 5) // of each further round
+		for range 300 {
+			p.reset()
+			p.tries = p.round
+			for i := range longest {
+				before := time.Now()
+				c.awaitTurn(never)
+				longest[i] = max(longest[i], time.Since(before))
+				p.tries = p.round
+			}
+		}
+		for i, got := range longest {
+			if want := min(125*ms<<i, time.Second); got > want || got < want*9/10 {
+				t.Errorf("pause %d is up to %v, want %v", i+1, got, want)
+			}
+		}
+		for timeout, want := range map[time.Duration]time.Duration{5 * time.Second: 500 * ms, time.Minute: time.Second} {
+			if got := newCore(config{sessionTimeout: timeout, log: zap.NewNop()}, nil, "").pace.longest; got != want {
+				t.Errorf("for T = %v the longest pause is %v, want %v", timeout, got, want)
+			}
+		}
+		for range 2 { // refused, accepted, refused again
+			p.refused()
+			p.refused()
+			for i := range 50 {
+				bound := min(time.Second<<min(i, 10), time.Minute)
+				if got, rare := p.next(); got < bound/2 || got > bound || !rare {
+					t.Errorf("a client that is refused: pause %d is %v, want up to %v", i+1, got, bound)
+				}
+			}
+			p.accepted()
+			p.reset()
+			if got, rare := p.next(); got != 0 || rare {
+				t.Errorf("a pause of %v after the client was accepted", got)
+			}
+		}
+		stopped := make(chan struct{})
+		close(stopped)
+		p.tries = 999
+		for range 100 {
+			if !c.awaitTurn(stopped) {
+				return
+			}
+		}
+		t.Error("a stopped session goes on dialing")
+	})
+}
+
+// The servers refuse a client when each was tried since the first refusal.
+// Refusals that a round without one lies between do not belong together.
+func TestRefusals(t *testing.T) {
+	for _, tt := range []struct {
+		round    int
+		attempts []int // that are refused
+		want     int   // at which each server was tried; 0: at none
+	}{
+		{1, []int{1}, 1},
+		{1, []int{9}, 9},
+		{3, []int{1, 2, 3}, 3},
+		{3, []int{7}, 0},
+		{3, []int{7, 8, 9}, 9},
+		{3, []int{1, 4}, 4},           // the others do not answer
+		{3, []int{1, 5}, 0},           // there was an outage
+		{3, []int{1, 5, 6, 7}, 7},     //
+		{3, []int{1, 20, 40, 60}, 0},  //
+		{3, []int{10, 11, 15, 16}, 0}, //
+	} {
+		var r refusals
+		got := 0
+		for _, attempt := range tt.attempts {
+			if r.add(attempt, tt.round) && got == 0 {
+				got = attempt
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%d servers, refused at %v: all at %d, want %d", tt.round, tt.attempts, got, tt.want)
+		}
+	}
+}

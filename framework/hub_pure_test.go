@@ -1,0 +1,76 @@
+package framework
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// A caller leaves before the request is sent that arms its watch, and after
+// that the client reconnects. The watch is removed once it is armed.
+func TestAWatchThatIsArmedForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, on := &session{timeout: time.Hour}, &link{}
+		h := &s.hub
+		h.session = s
+		w, _ := h.join(watchKey{watchData, "/a"})
+		w.leave()
+		h.reset(on)
+		h.begin(w, on)
+		h.noteArmed(w, 1)
+		if u, ok := h.unwanted[w.key]; !ok || u.on != on {
+			t.Errorf("to be removed: %v", h.unwanted)
+		}
+	})
+}
+
+// A watch that is armed on the new connection already, or not sent yet, says
+// nothing of the earlier one, and does not fire when that is replaced.
+func TestWatchesOfTheNewConnectionStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, on := &session{timeout: time.Hour}, &link{}
+		h := &s.hub
+		h.session = s
+		for name, tt := range map[string]struct {
+			at    *link
+			to    *link
+			fires bool
+		}{
+			"not sent yet":                 {nil, on, false},
+			"on the new connection":        {on, on, false},
+			"on an earlier one":            {&link{}, on, true},
+			"there is no connection":       {on, nil, true},
+			"nor was there an earlier one": {nil, nil, true},
+		} {
+			w, _ := h.join(watchKey{watchData, "/" + name})
+			h.begin(w, tt.at)
+			if h.reset(tt.to); w.hasFired() != tt.fires {
+				t.Errorf("%s: fired %t", name, !tt.fires)
+			}
+			h.drop(w)
+		}
+	})
+}
+
+// An answer that cannot be decoded is one that makes no sense.
+func TestNodesThatCannotBeDecoded(t *testing.T) {
+	stat := wire.Stat{Mzxid: 3}
+	for kind, body := range map[watchKind][]byte{
+		watchData:     (&wire.DataResponse{Data: []byte("a"), Stat: stat}).Append(nil),
+		watchChildren: (&wire.ChildrenResponse{HasStat: true, Children: []string{"a"}, Stat: stat}).Append(nil),
+	} {
+		n, err := nodeIn(kind, body)
+		if err != nil || n.stat.Mzxid != 3 || string(n.data)+strings.Join(n.children, "") != "a" {
+			t.Errorf("%+v, %v", n, err)
+		}
+		if n, err = nodeIn(kind, body[:len(body)-1]); !errors.Is(err, errMalformed) || !errors.Is(err, zk.ErrConnectionClosed) || n.stat != nil {
+			t.Errorf("cut off: %+v, %v", n, err)
+		}
+	}
+}

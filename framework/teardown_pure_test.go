@@ -1,0 +1,58 @@
+package framework
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// A step of closing a session may take T/3, and 2s at most.
+func TestCloseStepTimeout(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{3 * time.Second: time.Second, 6 * time.Second: 2 * time.Second, time.Minute: 2 * time.Second} {
+		if got := (&session{timeout: timeout}).closeStepTimeout(); got != want {
+			t.Errorf("T = %v: %v, want %v", timeout, got, want)
+		}
+	}
+}
+
+// What closes a lost session, and what does not.
+func TestCloseRemotely(t *testing.T) {
+	for name, tt := range map[string]struct {
+		auths  []auth
+		script []wire.Message
+		want   error
+	}{
+		"closed":          {nil, []wire.Message{connectedAs(7), &wire.ReplyHeader{Xid: 1}}, nil},
+		"gone already":    {nil, []wire.Message{connectedAs(0)}, nil},
+		"another session": {nil, []wire.Message{connectedAs(8), &wire.ReplyHeader{Xid: 1}}, errAnotherSession},
+		"another session, whose close is not answered": {nil, []wire.Message{connectedAs(8)}, errAnotherSession},
+		"refused":           {nil, []wire.Message{connectedAs(7), &wire.ReplyHeader{Xid: 1, Err: wire.NoAuth}}, wire.NoAuth},
+		"with credentials":  {[]auth{{"digest", nil}}, []wire.Message{connectedAs(7), &wire.ReplyHeader{Xid: wire.XidAuth}, &wire.ReplyHeader{Xid: 1}}, nil},
+		"silence":           {nil, []wire.Message{}, os.ErrDeadlineExceeded},
+		"no answer":         {nil, []wire.Message{connectedAs(7)}, os.ErrDeadlineExceeded},
+		"none to the auth":  {[]auth{{"digest", nil}}, []wire.Message{connectedAs(7)}, os.ErrDeadlineExceeded},
+		"they are rejected": {[]auth{{"digest", nil}}, []wire.Message{connectedAs(7), &wire.ReplyHeader{Xid: wire.XidAuth, Err: wire.AuthFailed}}, zk.ErrAuthFailed},
+	} {
+		inVirtualTime(t, name, func(t *testing.T) {
+			c, _, limits := conversation(0, tt.script)
+			c.cfg.auths = tt.auths
+			began := time.Now()
+			err := c.closeRemotely(t.Context(), server{name: "a", address: "a"}, 7, make([]byte, passwordSize), true, time.Second)
+			if !errors.Is(err, tt.want) || tt.want == nil && err != nil {
+				t.Error(err)
+			}
+			if late := errors.Is(err, os.ErrDeadlineExceeded) || strings.Contains(name, "not answered"); (time.Since(began) == time.Second) != late {
+				t.Errorf("after %v", time.Since(began))
+			}
+			checkDials(t, *limits, 1)
+			synctest.Wait()
+		})
+	}
+}

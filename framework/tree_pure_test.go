@@ -1,0 +1,82 @@
+package framework
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Nothing removes watches on a path while one is being armed there, or removed,
+// and what a tree asks there waits for the last one that is being armed.
+func TestOneRequestAboutAPathAtATime(t *testing.T) {
+	var ts trees
+	mayRemove := func(want bool) {
+		t.Helper()
+		if got := ts.beginRemoval("/a"); got != want {
+			t.Fatalf("may be removed: %t", got)
+		}
+	}
+	ts.beginOneLocked("/a")
+	ts.beginOneLocked("/a")
+	mayRemove(false)
+	ts.endOne("/a")
+	mayRemove(false)
+	ts.endOne("/a")
+	mayRemove(true)
+	if ts.arming["/a"] != 1 {
+		t.Error("a removal does not keep a tree waiting")
+	}
+	ts.endRemoval("/a")
+	mayRemove(true)
+	ts.endRemoval("/a")
+
+	quiet := make(chan struct{})
+	ts.beginOneLocked("/a")
+	ts.beginOneLocked("/a")
+	ts.at = map[string]*tree{"/a": {quiet: quiet}}
+	mayRemove(false)
+	for i := range 2 {
+		select {
+		case <-quiet:
+			t.Fatalf("a tree goes on after %d of 2", i)
+		default:
+		}
+		ts.endOne("/a")
+	}
+	<-quiet
+}
+
+// How a follower joins a tree, at each of its phases.
+func TestStepIn(t *testing.T) {
+	for name, tt := range map[string]struct {
+		story   func(ts *trees, tr *tree, f *follower, other *link)
+		waits   bool
+		joins   bool
+		order   uint64
+		refused error
+	}{
+		"armed":               {func(*trees, *tree, *follower, *link) {}, false, true, 9, nil},
+		"being armed":         {func(_ *trees, tr *tree, _ *follower, _ *link) { tr.phase = treeArming }, true, true, 0, nil},
+		"being removed":       {func(_ *trees, tr *tree, _ *follower, _ *link) { tr.phase = treeRemoving }, true, false, 0, nil},
+		"it has failed":       {func(_ *trees, tr *tree, _ *follower, _ *link) { tr.err = errNoTrees }, true, false, 0, nil},
+		"another connection":  {func(_ *trees, tr *tree, _ *follower, other *link) { tr.on = other }, true, false, 0, nil},
+		"joined, being armed": {func(_ *trees, tr *tree, f *follower, _ *link) { f.tree, tr.phase = tr, treeArming }, true, true, 0, nil},
+		"joined, armed":       {func(_ *trees, tr *tree, f *follower, _ *link) { f.tree = tr }, false, true, 5, nil},
+		"joined, has failed":  {func(_ *trees, tr *tree, f *follower, _ *link) { f.tree, tr.phase, tr.err = tr, treeGone, zk.ErrNoAuth }, false, true, 0, zk.ErrNoAuth},
+		"none may be":         {func(ts *trees, _ *tree, _ *follower, _ *link) { ts.over, ts.at = true, nil }, false, false, 0, errNoTrees},
+	} {
+		s, on := standing()
+		s.order.Store(9)
+		tr := &tree{path: "/a", on: on, phase: treeArmed, order: 5, moved: make(chan struct{})}
+		f := &follower{path: "/a", on: func(uint64, zk.EventType, string) {}}
+		s.trees.at = map[string]*tree{"/a": tr}
+		tt.story(&s.trees, tr, f, &link{})
+		before := f.tree
+		order, moved, err := s.stepIn(f, on)
+		told := len(s.trees.told["/a"]) == 1
+		if (moved != nil) != tt.waits || (f.tree == tr) != tt.joins || order != tt.order || !errors.Is(err, tt.refused) || told != (tt.joins && before == nil) || (tr.followers == 1) != told {
+			t.Errorf("%s: armed at %d, waits %t, joined %t, told %t, %v", name, order, moved != nil, f.tree == tr, told, err)
+		}
+	}
+}
