@@ -2,6 +2,7 @@ package framework
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -349,4 +350,136 @@ func TestFramesThatAreCutOff(t *testing.T) {
 		}
 		_ = on.Close()
 	}
+}
+
+// Four bytes that are no size are the end, whatever follows or does not.
+func TestASizeIsJudgedAtOnce(t *testing.T) {
+	for name, begin := range map[string]func(on *link){
+		"before an exchange": func(on *link) { on.sasl = &talker{} },
+		"of the first":       func(*link) {},
+		"of a later one":     func(on *link) { on.in.later = true },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, _ := standing()
+			s.buffers.conn = &zk.Conn{}
+			conn, theirs := net.Pipe()
+			defer theirs.Close()
+			go func() { _, _ = theirs.Write([]byte{255, 255, 255, 255}) }()
+			on := newLink(scripted{Reader: conn}, s, server{}, nil, time.Minute)
+			begin(on)
+			began := time.Now()
+			if _, err := on.Read(make([]byte, 8)); !errors.Is(err, errMalformed) || time.Since(began) > 0 {
+				t.Errorf("%s: %v after %v", name, err, time.Since(began))
+			}
+			_ = conn.Close()
+		})
+	}
+}
+
+// Each step to a server with TLS has what is left of the time.
+func TestTheTimeToDialWithTLS(t *testing.T) {
+	const limit = 4 * time.Second
+	for name, tt := range map[string]struct {
+		configured, dialed time.Duration // how long that takes
+		toDial, took       time.Duration
+	}{
+		"at once":                 {0, 0, limit, limit},
+		"a late configuration":    {limit - 1, 0, time.Millisecond, limit - 1 + time.Millisecond},
+		"none":                    {limit + 1, 0, 0, limit},
+		"half the time each":      {limit / 2, limit / 2, limit / 2, limit + time.Millisecond},
+		"a dial of three fourths": {0, limit * 3 / 4, limit, limit},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, _ := standing()
+			c := s.core
+			c.cfg.tls = func() (*tls.Config, error) {
+				time.Sleep(tt.configured)
+				return &tls.Config{}, nil
+			}
+			var toDial time.Duration
+			ours, theirs := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, theirs) }()
+			c.cfg.dial = func(_, _ string, within time.Duration) (net.Conn, error) {
+				toDial = within
+				time.Sleep(tt.dialed)
+				return ours, nil
+			}
+			began := time.Now()
+			_, err := c.dialServer(nil, "tcp", server{name: "a:1", address: "a:1"}, limit)
+			if took := time.Since(began); err == nil || toDial != tt.toDial || took != tt.took {
+				t.Errorf("%s: %v, dialed within %v, after %v", name, err, toDial, took)
+			}
+			_ = ours.Close()
+			_ = theirs.Close()
+			time.Sleep(time.Second) // the configuration
+		})
+	}
+}
+
+// late is a mechanism that takes its time to begin.
+type late time.Duration
+
+func (d late) Begin(context.Context, SASLServer) (SASLExchange, error) {
+	time.Sleep(time.Duration(d))
+	return &talker{}, nil
+}
+
+// A dial has what the mechanism has left of the time, and a millisecond at
+// least.
+func TestTheTimeToDialAfterAMechanism(t *testing.T) {
+	const limit = 4 * time.Second
+	for took, toDial := range map[time.Duration]time.Duration{0: limit, limit / 4: limit * 3 / 4, limit - 1: time.Millisecond, limit + 1: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCore(config{log: zap.NewNop(), sasl: late(took)}, []string{"a:1"}, "")
+			var within time.Duration
+			c.cfg.dial = func(_, _ string, limit time.Duration) (net.Conn, error) {
+				within = limit
+				return nil, errNotOffered
+			}
+			began := time.Now()
+			if _, _, _, err := c.dialNext("tcp", nil, limit); err == nil || within != toDial || time.Since(began) != min(took, limit) {
+				t.Errorf("after %v dialed within %v, want %v; %v after %v", took, within, toDial, err, time.Since(began))
+			}
+			time.Sleep(time.Second) // the mechanism
+		})
+	}
+}
+
+// A server is asked what it has in steps, each of which has the time of a step
+// of a close.
+func TestTheTimeToAskWhatAServerHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, on := standing()
+		var within []time.Duration
+		s.core.cfg.dial = func(_, _ string, limit time.Duration) (net.Conn, error) {
+			within = append(within, limit)
+			return nil, errNotOffered
+		}
+		<-s.beginOffer(on, wire.OpMultiRead).known
+		if want := s.closeStepTimeout(); len(within) == 0 || slices.Min(within) != want || slices.Max(within) != want {
+			t.Errorf("dialed within %v, want %v", within, want)
+		}
+		on.asked.end()
+	})
+}
+
+// What is to be armed waits for others that are due at the same time.
+func TestWatchesAreCollected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := standing()
+		s.up = false
+		for range 2 { // the second time for those that come later
+			began := time.Now()
+			w, _ := s.hub.join(watchKey{watchData, "/a"})
+			s.bundle.add(w)
+			time.Sleep(collecting - 1)
+			another, _ := s.hub.join(watchKey{watchData, "/b"})
+			s.bundle.add(another)
+			<-w.ready
+			<-another.ready
+			if took := time.Since(began); took != collecting || !errors.Is(w.err, zk.ErrNoServer) {
+				t.Errorf("%v after %v", w.err, took)
+			}
+		}
+	})
 }

@@ -226,15 +226,11 @@ func (l *link) authenticateFirst() error {
 	if l.sasl == nil {
 		return nil
 	}
-	head, err := l.read.Peek(4)
-	if err != nil {
+	size, err := l.peekSize()
+	if err != nil || size < connectAnswerHead || size > maxConnectAnswer {
 		return nil //nolint:nilerr // Read meets it again
 	}
-	size := int(int32(binary.BigEndian.Uint32(head)))
-	if size < connectAnswerHead-4 || size > maxConnectAnswer {
-		return nil
-	}
-	peeked, err := l.read.Peek(4 + size)
+	peeked, err := l.read.Peek(size)
 	if err != nil {
 		return nil //nolint:nilerr // the same
 	}
