@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
@@ -425,7 +426,7 @@ func (d late) Begin(context.Context, SASLServer) (SASLExchange, error) {
 }
 
 // A dial has what the mechanism has left of the time, and a millisecond at
-// least.
+// least. A connection beside that of the session has as much time for each.
 func TestTheTimeToDialAfterAMechanism(t *testing.T) {
 	const limit = 4 * time.Second
 	for took, toDial := range map[time.Duration]time.Duration{0: limit, limit / 4: limit * 3 / 4, limit - 1: time.Millisecond, limit + 1: 0} {
@@ -439,6 +440,11 @@ func TestTheTimeToDialAfterAMechanism(t *testing.T) {
 			began := time.Now()
 			if _, _, _, err := c.dialNext("tcp", nil, limit); err == nil || within != toDial || time.Since(began) != min(took, limit) {
 				t.Errorf("after %v dialed within %v, want %v; %v after %v", took, within, toDial, err, time.Since(began))
+			}
+			began, within = time.Now(), 0
+			_, _, err := c.openSide(t.Context(), server{name: "a:1", address: "a:1"}, limit, &wire.ConnectRequest{}, true, nil)
+			if want := map[bool]time.Duration{true: limit}[took < limit]; err == nil || within != want || time.Since(began) != min(took, limit) {
+				t.Errorf("after %v dialed within %v, want %v; %v after %v", took, within, want, err, time.Since(began))
 			}
 			time.Sleep(time.Second) // the mechanism
 		})
@@ -482,4 +488,28 @@ func TestWatchesAreCollected(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Reads that fail are tried again as long as the policy has pauses.
+func TestReadsEndWithThePolicy(t *testing.T) {
+	s, on := standing()
+	close(on.presented)
+	on.closeSent = true // each fails
+	pauses := []time.Duration{0, 0, backoff.Stop}
+	s.core.cfg.retry = func() backoff.BackOff { return &listed{pauses: pauses} }
+	if _, err := (&Session{live: s}).readAllAndWatch(t.Context(), "/a", []Read{{Path: "/a"}}); !errors.Is(err, zk.ErrNoServer) {
+		t.Error(err)
+	}
+}
+
+// listed is a policy of some pauses. It fails if it is asked after the last.
+type listed struct {
+	pauses []time.Duration
+	next   int
+}
+
+func (*listed) Reset() {}
+func (l *listed) NextBackOff() time.Duration {
+	l.next++
+	return l.pauses[l.next-1]
 }
