@@ -451,9 +451,9 @@ func TestTheTimeToDialAfterAMechanism(t *testing.T) {
 	}
 }
 
-// A server is asked what it has in steps, each of which has the time of a step
-// of a close.
-func TestTheTimeToAskWhatAServerHas(t *testing.T) {
+// A server is asked what it has, and for its history, in steps, each of which
+// has the time of a step of a close.
+func TestTheTimeToAskAServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, on := standing()
 		var within []time.Duration
@@ -462,7 +462,9 @@ func TestTheTimeToAskWhatAServerHas(t *testing.T) {
 			return nil, errNotOffered
 		}
 		<-s.beginOffer(on, wire.OpMultiRead).known
-		if want := s.closeStepTimeout(); len(within) == 0 || slices.Min(within) != want || slices.Max(within) != want {
+		n := len(within)
+		s.askForHistory(server{name: "a", address: "a"}, 1)
+		if want := s.closeStepTimeout(); n == 0 || len(within) == n || slices.Min(within) != want || slices.Max(within) != want {
 			t.Errorf("dialed within %v, want %v", within, want)
 		}
 		on.asked.end()
@@ -492,14 +494,17 @@ func TestWatchesAreCollected(t *testing.T) {
 
 // Reads that fail are tried again as long as the policy has pauses.
 func TestReadsEndWithThePolicy(t *testing.T) {
-	s, on := standing()
-	close(on.presented)
-	on.closeSent = true // each fails
-	pauses := []time.Duration{0, 0, backoff.Stop}
-	s.core.cfg.retry = func() backoff.BackOff { return &listed{pauses: pauses} }
-	if _, err := (&Session{live: s}).readAllAndWatch(t.Context(), "/a", []Read{{Path: "/a"}}); !errors.Is(err, zk.ErrNoServer) {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s, on := standing()
+		close(on.presented)
+		on.closeSent = true // each fails
+		pauses := []time.Duration{time.Second, 2 * time.Second, backoff.Stop}
+		s.core.cfg.retry = func() backoff.BackOff { return &listed{pauses: pauses} }
+		began := time.Now()
+		if _, err := (&Session{live: s}).readAllAndWatch(t.Context(), "/a", []Read{{Path: "/a"}}); !errors.Is(err, zk.ErrNoServer) || time.Since(began) != 3*time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
 }
 
 // listed is a policy of some pauses. It fails if it is asked after the last.
@@ -512,4 +517,22 @@ func (*listed) Reset() {}
 func (l *listed) NextBackOff() time.Duration {
 	l.next++
 	return l.pauses[l.next-1]
+}
+
+// A server that has opened another session has a step's time to close it.
+func TestTheTimeToCloseAnotherSession(t *testing.T) {
+	for _, limit := range []time.Duration{time.Second, maxCloseStep, 2 * maxCloseStep} {
+		synctest.Test(t, func(t *testing.T) {
+			s, _ := standing()
+			conn, theirs := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, theirs) }()
+			on := newLink(conn, s, server{}, nil, limit)
+			on.connectTimer.Stop()
+			began := time.Now()
+			if err := on.closeAnother(); !errors.Is(err, errAnotherSession) || time.Since(began) != min(limit, maxCloseStep) || !s.isSevered() {
+				t.Errorf("%v after %v", err, time.Since(began))
+			}
+			_ = theirs.Close()
+		})
+	}
 }
