@@ -301,6 +301,20 @@ func (l *link) peekSize() (int, error) {
 	return 4 + int(int32(binary.BigEndian.Uint32(head))), nil
 }
 
+// peekConnectAnswer returns the frame of the answer to the connect. It is nil if
+// none comes, or if it cannot be one: Read meets that again.
+func (l *link) peekConnectAnswer() []byte {
+	size, err := l.peekSize()
+	if err != nil || size < connectAnswerHead || size > 4+maxConnectAnswer {
+		return nil
+	}
+	frame, err := l.read.Peek(size)
+	if err != nil {
+		return nil
+	}
+	return frame
+}
+
 // take checks bytes that have arrived, none of them beyond the present frame.
 // It closes the connection and reports false if they cannot be an answer.
 func (l *link) take(p []byte) bool {
@@ -339,14 +353,11 @@ func (l *link) take(p []byte) bool {
 // this session before: see proof.go. The wire client asks for what was granted
 // last, and derives its pings from it. So each connect asks for exactly that.
 func (l *link) limitTimeout() {
-	if size, err := l.peekSize(); err != nil || size < connectAnswerHead {
+	answer := l.peekConnectAnswer()
+	if answer == nil {
 		return
 	}
-	head, err := l.read.Peek(connectTimeout + 4)
-	if err != nil {
-		return
-	}
-	field := head[connectTimeout:]
+	field := answer[connectTimeout:]
 	l.granted = time.Duration(int32(binary.BigEndian.Uint32(field))) * time.Millisecond
 	if most := l.session.mostTimeout(); most > 0 && l.granted > most {
 		binary.BigEndian.PutUint32(field, uint32(most.Milliseconds()))

@@ -226,14 +226,7 @@ func (l *link) authenticateFirst() error {
 	if l.sasl == nil {
 		return nil
 	}
-	size, err := l.peekSize()
-	if err != nil || size < connectAnswerHead || size > maxConnectAnswer {
-		return nil //nolint:nilerr // Read meets it again
-	}
-	peeked, err := l.read.Peek(size)
-	if err != nil {
-		return nil //nolint:nilerr // the same
-	}
+	peeked := l.peekConnectAnswer()
 	answer, ok := parseConnectAnswer(peeked)
 	if !ok || answer.SessionID != 0 && l.session.core.cfg.accepts(time.Duration(answer.Timeout)*time.Millisecond) != nil {
 		return nil
