@@ -536,3 +536,38 @@ func TestTheTimeToCloseAnotherSession(t *testing.T) {
 		})
 	}
 }
+
+// Requests in one piece have their place in the window until all are answered.
+func TestRequestsInOnePieceTakePlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, on := standing()
+		close(on.presented)
+		on.Conn = discard{}
+		bodies := slices.Repeat([]wire.Appender{&wire.PathRequest{Path: "/a"}}, 3)
+		go s.askTogether(on, wire.OpSync, bodies, func(int, reply, error) {
+			if n := len(s.window.places); n != len(bodies) {
+				t.Errorf("%d places at the end of one", n)
+			}
+		})
+		synctest.Wait()
+		if n := len(s.window.places); n != len(bodies) {
+			t.Errorf("%d places", n)
+		}
+		on.asked.end()
+		synctest.Wait()
+		if n := len(s.window.places); n != 0 {
+			t.Errorf("%d places are taken for good", n)
+		}
+	})
+}
+
+// Without an answer that arms watches again, what is not armed is still in some
+// order: 0 would be none.
+func TestTheOrderOfWatchesThatAreNotArmed(t *testing.T) {
+	s, _ := standing()
+	s.core.cfg.maxRequest = 10 // not even one path fits
+	zxid, order, unset, err := (&Session{live: s}).setWatchesAgain(t.Context(), 1, []Read{{Path: "/a"}})
+	if zxid != 0 || order != 1 || len(unset) != 1 || err != nil {
+		t.Errorf("as of %d, order %d, unset %v, %v", zxid, order, unset, err)
+	}
+}
