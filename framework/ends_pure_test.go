@@ -425,7 +425,7 @@ func (d late) Begin(context.Context, SASLServer) (SASLExchange, error) {
 	return &talker{}, nil
 }
 
-// A dial has what the mechanism has left of the time, and a millisecond at
+// A dial has what the mechanism has left of the time. Each has a millisecond at
 // least. A connection beside that of the session has as much time for each.
 func TestTheTimeToDialAfterAMechanism(t *testing.T) {
 	const limit = 4 * time.Second
@@ -441,6 +441,11 @@ func TestTheTimeToDialAfterAMechanism(t *testing.T) {
 			if _, _, _, err := c.dialNext("tcp", nil, limit); err == nil || within != toDial || time.Since(began) != min(took, limit) {
 				t.Errorf("after %v dialed within %v, want %v; %v after %v", took, within, toDial, err, time.Since(began))
 			}
+			began = time.Now()
+			if _, _, _, err := c.dialNext("tcp", nil, 0); err == nil || time.Since(began) != min(took, time.Millisecond) {
+				t.Errorf("without any time: %v after %v", err, time.Since(began))
+			}
+			time.Sleep(5 * time.Second) // the mechanism
 			began, within = time.Now(), 0
 			_, _, err := c.openSide(t.Context(), server{name: "a:1", address: "a:1"}, limit, &wire.ConnectRequest{}, true, nil)
 			if want := map[bool]time.Duration{true: limit}[took < limit]; err == nil || within != want || time.Since(began) != min(took, limit) {
