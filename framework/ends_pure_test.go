@@ -2,13 +2,16 @@ package framework
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
@@ -293,5 +296,229 @@ func TestNothingIsSentBehindTheEnd(t *testing.T) {
 	on.asked.end()
 	if on.sendBehind(wire.OpSync, sync) != nil || len(on.behind) > 0 {
 		t.Error("something is to be sent that nobody will answer")
+	}
+}
+
+// Four bytes that are no size are the end, whatever follows or does not.
+func TestASizeIsJudgedAtOnce(t *testing.T) {
+	for name, begin := range map[string]func(on *link){
+		"before an exchange": func(on *link) { on.sasl = &talker{} },
+		"of the first":       func(*link) {},
+		"of a later one":     func(on *link) { on.in.later = true },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, _ := standing()
+			s.buffers.conn = &zk.Conn{}
+			conn, theirs := net.Pipe()
+			defer theirs.Close()
+			go func() { _, _ = theirs.Write([]byte{255, 255, 255, 255}) }()
+			on := newLink(scripted{Reader: conn}, s, server{}, nil, time.Minute)
+			begin(on)
+			began := time.Now()
+			if _, err := on.Read(make([]byte, 8)); !errors.Is(err, errMalformed) || time.Since(began) > 0 {
+				t.Errorf("%s: %v after %v", name, err, time.Since(began))
+			}
+			_ = conn.Close()
+		})
+	}
+}
+
+// Each step to a server with TLS has what is left of the time.
+func TestTheTimeToDialWithTLS(t *testing.T) {
+	const limit = 4 * time.Second
+	for name, tt := range map[string]struct {
+		configured, dialed time.Duration // how long that takes
+		toDial, took       time.Duration
+	}{
+		"at once":                 {0, 0, limit, limit},
+		"a late configuration":    {limit - 1, 0, time.Millisecond, limit - 1 + time.Millisecond},
+		"none":                    {limit + 1, 0, 0, limit},
+		"half the time each":      {limit / 2, limit / 2, limit / 2, limit + time.Millisecond},
+		"a dial of three fourths": {0, limit * 3 / 4, limit, limit},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, _ := standing()
+			c := s.core
+			c.cfg.tls = func() (*tls.Config, error) {
+				time.Sleep(tt.configured)
+				return &tls.Config{}, nil
+			}
+			var toDial time.Duration
+			ours, theirs := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, theirs) }()
+			c.cfg.dial = func(_, _ string, within time.Duration) (net.Conn, error) {
+				toDial = within
+				time.Sleep(tt.dialed)
+				return ours, nil
+			}
+			began := time.Now()
+			_, err := c.dialServer(nil, "tcp", server{name: "a:1", address: "a:1"}, limit)
+			if took := time.Since(began); err == nil || toDial != tt.toDial || took != tt.took {
+				t.Errorf("%s: %v, dialed within %v, after %v", name, err, toDial, took)
+			}
+			_ = ours.Close()
+			_ = theirs.Close()
+			time.Sleep(time.Second) // the configuration
+		})
+	}
+}
+
+// late is a mechanism that takes its time to begin.
+type late time.Duration
+
+func (d late) Begin(context.Context, SASLServer) (SASLExchange, error) {
+	time.Sleep(time.Duration(d))
+	return &talker{}, nil
+}
+
+// A dial has what the mechanism has left of the time. Each has a millisecond at
+// least. A connection beside that of the session has as much time for each.
+func TestTheTimeToDialAfterAMechanism(t *testing.T) {
+	const limit = 4 * time.Second
+	for took, toDial := range map[time.Duration]time.Duration{0: limit, limit / 4: limit * 3 / 4, limit - 1: time.Millisecond, limit + 1: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCore(config{log: zap.NewNop(), sasl: late(took)}, []string{"a:1"}, "")
+			var within time.Duration
+			c.cfg.dial = func(_, _ string, limit time.Duration) (net.Conn, error) {
+				within = limit
+				return nil, errNotOffered
+			}
+			began := time.Now()
+			if _, _, _, err := c.dialNext("tcp", nil, limit); err == nil || within != toDial || time.Since(began) != min(took, limit) {
+				t.Errorf("after %v dialed within %v, want %v; %v after %v", took, within, toDial, err, time.Since(began))
+			}
+			began = time.Now()
+			if _, _, _, err := c.dialNext("tcp", nil, 0); err == nil || time.Since(began) != min(took, time.Millisecond) {
+				t.Errorf("without any time: %v after %v", err, time.Since(began))
+			}
+			time.Sleep(5 * time.Second) // the mechanism
+			began, within = time.Now(), 0
+			_, _, err := c.openSide(t.Context(), server{name: "a:1", address: "a:1"}, limit, &wire.ConnectRequest{}, true, nil)
+			if want := map[bool]time.Duration{true: limit}[took < limit]; err == nil || within != want || time.Since(began) != min(took, limit) {
+				t.Errorf("after %v dialed within %v, want %v; %v after %v", took, within, want, err, time.Since(began))
+			}
+			time.Sleep(time.Second) // the mechanism
+		})
+	}
+}
+
+// A server is asked what it has, and for its history, in steps, each of which
+// has the time of a step of a close.
+func TestTheTimeToAskAServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, on := standing()
+		var within []time.Duration
+		s.core.cfg.dial = func(_, _ string, limit time.Duration) (net.Conn, error) {
+			within = append(within, limit)
+			return nil, errNotOffered
+		}
+		<-s.beginOffer(on, wire.OpMultiRead).known
+		n := len(within)
+		s.askForHistory(server{name: "a", address: "a"}, 1)
+		if want := s.closeStepTimeout(); n == 0 || len(within) == n || slices.Min(within) != want || slices.Max(within) != want {
+			t.Errorf("dialed within %v, want %v", within, want)
+		}
+		on.asked.end()
+	})
+}
+
+// What is to be armed waits for others that are due at the same time.
+func TestWatchesAreCollected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := standing()
+		s.up = false
+		for range 2 { // the second time for those that come later
+			began := time.Now()
+			w, _ := s.hub.join(watchKey{watchData, "/a"})
+			s.bundle.add(w)
+			time.Sleep(collecting - 1)
+			another, _ := s.hub.join(watchKey{watchData, "/b"})
+			s.bundle.add(another)
+			<-w.ready
+			<-another.ready
+			if took := time.Since(began); took != collecting || !errors.Is(w.err, zk.ErrNoServer) {
+				t.Errorf("%v after %v", w.err, took)
+			}
+		}
+	})
+}
+
+// Reads that fail are tried again as long as the policy has pauses.
+func TestReadsEndWithThePolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, on := standing()
+		close(on.presented)
+		on.closeSent = true // each fails
+		pauses := []time.Duration{time.Second, 2 * time.Second, backoff.Stop}
+		s.core.cfg.retry = func() backoff.BackOff { return &listed{pauses: pauses} }
+		began := time.Now()
+		if _, err := (&Session{live: s}).readAllAndWatch(t.Context(), "/a", []Read{{Path: "/a"}}); !errors.Is(err, zk.ErrNoServer) || time.Since(began) != 3*time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
+// listed is a policy of some pauses. It fails if it is asked after the last.
+type listed struct {
+	pauses []time.Duration
+	next   int
+}
+
+func (*listed) Reset() {}
+func (l *listed) NextBackOff() time.Duration {
+	l.next++
+	return l.pauses[l.next-1]
+}
+
+// A server that has opened another session has a step's time to close it.
+func TestTheTimeToCloseAnotherSession(t *testing.T) {
+	for _, limit := range []time.Duration{time.Second, maxCloseStep, 2 * maxCloseStep} {
+		synctest.Test(t, func(t *testing.T) {
+			s, _ := standing()
+			conn, theirs := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, theirs) }()
+			on := newLink(conn, s, server{}, nil, limit)
+			on.connectTimer.Stop()
+			began := time.Now()
+			if err := on.closeAnother(); !errors.Is(err, errAnotherSession) || time.Since(began) != min(limit, maxCloseStep) || !s.isSevered() {
+				t.Errorf("%v after %v", err, time.Since(began))
+			}
+			_ = theirs.Close()
+		})
+	}
+}
+
+// Requests in one piece have their place in the window until all are answered.
+func TestRequestsInOnePieceTakePlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, on := standing()
+		close(on.presented)
+		on.Conn = discard{}
+		bodies := slices.Repeat([]wire.Appender{&wire.PathRequest{Path: "/a"}}, 3)
+		go s.askTogether(on, wire.OpSync, bodies, func(int, reply, error) {
+			if n := len(s.window.places); n != len(bodies) {
+				t.Errorf("%d places at the end of one", n)
+			}
+		})
+		synctest.Wait()
+		if n := len(s.window.places); n != len(bodies) {
+			t.Errorf("%d places", n)
+		}
+		on.asked.end()
+		synctest.Wait()
+		if n := len(s.window.places); n != 0 {
+			t.Errorf("%d places are taken for good", n)
+		}
+	})
+}
+
+// Without an answer that arms watches again, what is not armed is still in some
+// order: 0 would be none.
+func TestTheOrderOfWatchesThatAreNotArmed(t *testing.T) {
+	s, _ := standing()
+	s.core.cfg.maxRequest = 10 // not even one path fits
+	zxid, order, unset, err := (&Session{live: s}).setWatchesAgain(t.Context(), 1, []Read{{Path: "/a"}})
+	if zxid != 0 || order != 1 || len(unset) != 1 || err != nil {
+		t.Errorf("as of %d, order %d, unset %v, %v", zxid, order, unset, err)
 	}
 }

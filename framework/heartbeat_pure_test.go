@@ -254,17 +254,19 @@ func TestNoHeartbeatBegins(t *testing.T) {
 func TestHoldingWakesTheClock(t *testing.T) {
 	now := time.Now()
 	for _, tt := range []struct {
-		left, nextCheck time.Duration
-		underWay        int
-		wakes           bool
+		left, margin, nextCheck time.Duration
+		underWay                int
+		wakes                   bool
 	}{
-		{5 * time.Second, time.Second, 0, false},
-		{5 * time.Second, time.Second + 1, 0, true},
-		{3500 * ms, 500 * ms, 1, false},
-		{3500 * ms, 500*ms + 1, 1, true},
+		{5 * time.Second, 600 * ms, time.Second, 0, false},
+		{5 * time.Second, 600 * ms, time.Second + 1, 0, true},
+		{3500 * ms, 600 * ms, 500 * ms, 1, false},
+		{3500 * ms, 600 * ms, 500*ms + 1, 1, true},
+		{5 * time.Second, 2 * time.Second, 500 * ms, 0, false},
+		{5 * time.Second, 2 * time.Second, 500*ms + 1, 0, true},
 	} {
 		s := sessionAt(now, tt.left, 0)
-		s.nextCheck = now.Add(tt.nextCheck)
+		s.margin, s.nextCheck = tt.margin, now.Add(tt.nextCheck)
 		s.heartbeats = heartbeats{last: now.Add(-300 * ms), underWay: make([]*beat, tt.underWay)}
 		s.beginHoldingLocked(now)
 		if (len(s.wakeup) > 0) != tt.wakes || s.heartbeats.last.Equal(now) != (tt.underWay == 0) {

@@ -258,15 +258,12 @@ func (l *link) Read(p []byte) (int, error) {
 // readOwn reads the next frame if that is the answer to a request of ours. It
 // reports false if it is not, or cannot be an answer, which take finds out.
 func (l *link) readOwn() (own bool, err error) {
-	head, err := l.read.Peek(4)
-	if err != nil {
+	size, err := l.peekSize()
+	if err != nil || size < frameAnswerHead || size > maxAnswer {
 		return false, err
 	}
-	size := 4 + int(int32(binary.BigEndian.Uint32(head)))
-	if size < frameAnswerHead || size > maxAnswer {
-		return false, nil
-	}
-	if head, err = l.read.Peek(frameXid + 4); err != nil {
+	head, err := l.read.Peek(frameXid + 4)
+	if err != nil {
 		return false, err
 	}
 	xid := int32(binary.BigEndian.Uint32(head[frameXid:]))
@@ -293,6 +290,29 @@ func (l *link) readOwn() (own bool, err error) {
 		code:  wire.Code(binary.BigEndian.Uint32(frame[frameErr:])),
 	})
 	return true, nil
+}
+
+// peekSize returns the size of the next frame, its length field included.
+func (l *link) peekSize() (int, error) {
+	head, err := l.read.Peek(4)
+	if err != nil {
+		return 0, err
+	}
+	return 4 + int(int32(binary.BigEndian.Uint32(head))), nil
+}
+
+// peekConnectAnswer returns the frame of the answer to the connect. It is nil if
+// none comes, or if it cannot be one: Read meets that again.
+func (l *link) peekConnectAnswer() []byte {
+	size, err := l.peekSize()
+	if err != nil || size < connectAnswerHead || size > 4+maxConnectAnswer {
+		return nil
+	}
+	frame, err := l.read.Peek(size)
+	if err != nil {
+		return nil
+	}
+	return frame
 }
 
 // take checks bytes that have arrived, none of them beyond the present frame.
@@ -333,14 +353,11 @@ func (l *link) take(p []byte) bool {
 // this session before: see proof.go. The wire client asks for what was granted
 // last, and derives its pings from it. So each connect asks for exactly that.
 func (l *link) limitTimeout() {
-	head, err := l.read.Peek(4)
-	if err != nil || binary.BigEndian.Uint32(head) < connectAnswerHead-4 {
+	answer := l.peekConnectAnswer()
+	if answer == nil {
 		return
 	}
-	if head, err = l.read.Peek(connectTimeout + 4); err != nil {
-		return
-	}
-	field := head[connectTimeout:]
+	field := answer[connectTimeout:]
 	l.granted = time.Duration(int32(binary.BigEndian.Uint32(field))) * time.Millisecond
 	if most := l.session.mostTimeout(); most > 0 && l.granted > most {
 		binary.BigEndian.PutUint32(field, uint32(most.Milliseconds()))

@@ -73,7 +73,7 @@ func wireMulti(conn *zk.Conn, ops []any) ([]zk.MultiResponse, error) {
 			err = checkMade(create.Path, responses[i].String, isSequential(create.Flags))
 		}
 	}
-	if err != nil && errors.Is(err, errMalformed) {
+	if errors.Is(err, errMalformed) {
 		return nil, err
 	}
 	for i := range responses {

@@ -44,5 +44,9 @@ func TestTheErrorOfAMultiNamesTheOperation(t *testing.T) {
 		if !errors.Is(err, zk.ErrConnectionClosed) || !strings.HasPrefix(err.Error(), "multi /full and 2 more: ") {
 			t.Errorf("an error of all: %v", err)
 		}
+		defer once(ens, testutil.OpMulti, testutil.DropAfter())()
+		if _, err = c.Multi(t.Context(), guard); err == nil || !strings.HasPrefix(err.Error(), "multi /full: ") {
+			t.Errorf("an error of one: %v", err)
+		}
 	})
 }

@@ -115,8 +115,7 @@ func (p *plainCreates) run() {
 		}
 		p.mu.Unlock()
 		n := p.fit(waiting)
-		batch, rest := waiting[:n:n], waiting[n:]
-		waiting = append(p.send(batch, rest, refusals), rest...)
+		p.send(waiting[:n:n], waiting[n:], refusals)
 		waiting = slices.DeleteFunc(waiting, func(c *plainCreate) bool { return c.told })
 	}
 }
@@ -136,18 +135,18 @@ func (p *plainCreates) fit(waiting []*plainCreate) int {
 	return len(waiting)
 }
 
-// send sends one request, and tells results. It returns those of the batch that
-// have to be sent again.
-func (p *plainCreates) send(batch, rest []*plainCreate, refusals map[refusal]int) (again []*plainCreate) {
+// send sends one request, and tells results. Those of the batch that were not
+// told have to be sent again.
+func (p *plainCreates) send(batch, rest []*plainCreate, refusals map[refusal]int) {
 	s := p.session
-	tell := func(err error) []*plainCreate {
+	tell := func(err error) {
 		for _, c := range batch {
 			c.tell(err)
 		}
-		return nil
 	}
 	if !s.isReady() {
-		return tell(zk.ErrNoServer)
+		tell(zk.ErrNoServer)
+		return
 	}
 	named, err := 0, error(nil)
 	if len(batch) == 1 {
@@ -169,31 +168,30 @@ func (p *plainCreates) send(batch, rest []*plainCreate, refusals map[refusal]int
 		}
 	}
 	if err == nil || classify(err) != final {
-		return tell(err)
+		tell(err)
+		return
 	}
 	if named < 0 {
 		for _, c := range batch {
 			c.alone = true
 		}
-		return batch
+		return
 	}
 	refused := batch[named]
 	refused.tell(err)
-	again = slices.Delete(slices.Clone(batch), named, named+1)
 	if errors.Is(err, zk.ErrNodeExists) {
-		p.look(again)
+		p.look(batch)
 		p.look(rest)
-		return again
+		return
 	}
 	why := refusal{refused.dir, err.Error()}
 	if refusals[why]++; errors.Is(err, zk.ErrNoNode) || refusals[why] > 1 {
-		for _, c := range slices.Concat(again, rest) {
-			if c.dir == refused.dir && slices.Equal(c.op.Acl, refused.op.Acl) {
+		for _, c := range slices.Concat(batch, rest) {
+			if !c.told && c.dir == refused.dir && slices.Equal(c.op.Acl, refused.op.Acl) {
 				c.tell(err)
 			}
 		}
 	}
-	return again
 }
 
 // look tells those whose znode exists. The server of this session has applied

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -55,18 +56,18 @@ func TestHowManyPlainCreatesFit(t *testing.T) {
 	}
 }
 
-// Without a connection all fail at once, and the queue ends.
+// Without a connection all fail as soon as they are sent, and the queue ends.
 func TestPlainCreatesWithoutAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := standing()
 		s.up = false
-		all := plain("a b a")
+		all, began := plain("a b a"), time.Now()
 		for _, c := range all {
 			s.plain.add(c)
 		}
 		for _, c := range all {
-			if err := <-c.result; !errors.Is(err, zk.ErrNoServer) || !c.told {
-				t.Error(err)
+			if err := <-c.result; !errors.Is(err, zk.ErrNoServer) || !c.told || time.Since(began) != collecting {
+				t.Errorf("%v after %v", err, time.Since(began))
 			}
 		}
 		synctest.Wait()

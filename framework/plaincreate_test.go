@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -267,7 +268,14 @@ func TestAFewPlainCreatesLook(t *testing.T) {
 		n, stop := writes(ens)
 		defer stop()
 		ens.ResetRequests()
-		for i, err := range createAll(session(t, c), paths) {
+		results, s := make([]error, len(paths)), session(t, c)
+		var all sync.WaitGroup
+		for i, path := range paths {
+			all.Go(func() { results[i] = framework.CreateEphemeral(s, path, nil) })
+			synctest.Wait() // in this order, so that the second one is refused
+		}
+		all.Wait()
+		for i, err := range results {
 			if errors.Is(err, zk.ErrNodeExists) != (i == 1 || i >= 3) || err != nil && i != 1 && i < 3 {
 				t.Errorf("%d: %v", i, err)
 			}

@@ -230,7 +230,7 @@ func (b *bulk) take(many bool) []int {
 		n = b.session.answerSizes.fit(b.left, b.reads)
 		size := operationHead
 		for i, at := range b.left[:n] {
-			if size += readSize(b.paths[at]); i > 0 && b.session.core.cfg.fits(size) != nil {
+			if size += readSize(b.paths[at]); b.session.core.cfg.fits(size) != nil { // not at the first: see newBulk
 				n = i
 				break
 			}

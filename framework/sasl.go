@@ -226,18 +226,7 @@ func (l *link) authenticateFirst() error {
 	if l.sasl == nil {
 		return nil
 	}
-	head, err := l.read.Peek(4)
-	if err != nil {
-		return nil //nolint:nilerr // Read meets it again
-	}
-	size := int(int32(binary.BigEndian.Uint32(head)))
-	if size < connectAnswerHead-4 || size > maxConnectAnswer {
-		return nil
-	}
-	peeked, err := l.read.Peek(4 + size)
-	if err != nil {
-		return nil //nolint:nilerr // the same
-	}
+	peeked := l.peekConnectAnswer()
 	answer, ok := parseConnectAnswer(peeked)
 	if !ok || answer.SessionID != 0 && l.session.core.cfg.accepts(time.Duration(answer.Timeout)*time.Millisecond) != nil {
 		return nil

@@ -340,16 +340,19 @@ func TestWhatALinkMakesOfAnExchange(t *testing.T) {
 		malformed bool
 		refused   bool
 		expired   bool
+		silent    bool // it hung up without an answer
 	}{
-		"accepted":            {[][]byte{connected(6000, mine), token(1, []byte("c")), token(2, nil)}, 2, true, false, false, false},
-		"refused":             {[][]byte{connected(6000, mine), wire.AppendFrame(nil, &wire.ReplyHeader{Xid: 1, Err: wire.AuthFailed})}, 1, false, false, true, false},
-		"malformed":           {[][]byte{connected(6000, mine), token(7, []byte("c"))}, 1, false, true, false, false},
-		"it ends":             {[][]byte{connected(6000, mine)}, 1, false, false, false, false},
-		"too short":           {[][]byte{wire.AppendFrame(nil, &wire.ReplyHeader{})}, 0, false, true, false, false},
-		"too long":            {[][]byte{{0, 0x10, 0, 0}, make([]byte, 200)}, 0, false, true, false, false},
-		"granted too little":  {[][]byte{connected(1, mine)}, 0, false, true, false, false},
-		"the session is gone": {[][]byte{connected(6000, 0)}, 0, false, false, false, true},
-		"another session":     {[][]byte{connected(6000, mine+1)}, 0, false, false, false, true},
+		"accepted":            {[][]byte{connected(6000, mine), token(1, []byte("c")), token(2, nil)}, 2, true, false, false, false, false},
+		"refused":             {[][]byte{connected(6000, mine), wire.AppendFrame(nil, &wire.ReplyHeader{Xid: 1, Err: wire.AuthFailed})}, 1, false, false, true, false, false},
+		"malformed":           {[][]byte{connected(6000, mine), token(7, []byte("c"))}, 1, false, true, false, false, false},
+		"it ends":             {[][]byte{connected(6000, mine)}, 1, false, false, false, false, false},
+		"no answer":           {nil, 0, false, false, false, false, true},
+		"half an answer":      {[][]byte{connected(6000, mine)[:20]}, 0, false, false, false, false, false},
+		"too short":           {[][]byte{wire.AppendFrame(nil, &wire.ReplyHeader{})}, 0, false, true, false, false, false},
+		"too long":            {[][]byte{{0, 0x10, 0, 0}, make([]byte, 200)}, 0, false, true, false, false, false},
+		"granted too little":  {[][]byte{connected(1, mine)}, 0, false, true, false, false, false},
+		"the session is gone": {[][]byte{connected(6000, 0)}, 0, false, false, false, true, false},
+		"another session":     {[][]byte{connected(6000, mine+1)}, 0, false, false, false, true, false},
 	} {
 		c := newCore(config{sessionTimeout: 6 * time.Second, log: zap.NewNop()}, nil, "")
 		s := &session{core: c, over: make(chan struct{}), severed: make(chan struct{}), timeout: 6 * time.Second, id: mine}
@@ -359,8 +362,8 @@ func TestWhatALinkMakesOfAnExchange(t *testing.T) {
 		l.named, l.sentAt = true, time.Now()
 		_, _ = io.Copy(io.Discard, onlyReader{l})
 		_ = l.Close()
-		if x.calls != tt.calls || (s.link != nil) != tt.confirmed || (s.malformed != nil) != tt.malformed || errors.Is(c.lastErr, ErrAuthFailed) != tt.refused || (s.err != nil) != tt.expired {
-			t.Errorf("%s: %d calls, confirmed %t, malformed %v, last %v, session %v", name, x.calls, s.link != nil, s.malformed, c.lastErr, s.err)
+		if x.calls != tt.calls || (s.link != nil) != tt.confirmed || (s.malformed != nil) != tt.malformed || errors.Is(c.lastErr, ErrAuthFailed) != tt.refused || (s.err != nil) != tt.expired || s.hungUp.since.IsZero() == tt.silent {
+			t.Errorf("%s: %d calls, confirmed %t, malformed %v, last %v, session %v, hung up %v", name, x.calls, s.link != nil, s.malformed, c.lastErr, s.err, s.hungUp.since)
 		}
 		c.tasks.Wait()
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 // The first lookup of a process creates a channel that all later ones share. If
@@ -26,11 +28,23 @@ func TestResolvingIsBounded(t *testing.T) {
 		return nil, ctx.Err()
 	}}
 	synctest.Test(t, func(t *testing.T) {
-		r := &serverList{resolver: silent}
-		began := time.Now()
-		addresses, err := r.resolve(t.Context(), "zk.example.:2181", 2*time.Second)
-		if took := time.Since(began); err == nil || took != 2*time.Second {
-			t.Errorf("%v, %v after %v", addresses, err, took)
+		const name = "zk.example.:2181"
+		c := newCore(config{log: zap.NewNop(), resolver: silent}, []string{name}, "")
+		for what, resolve := range map[string]func() bool{
+			"a name": func() bool {
+				found, err := c.servers.resolve(t.Context(), name, 2*time.Second)
+				return err == nil || found != nil
+			},
+			"the next": func() bool { _, _, err := c.servers.next(2 * time.Second); return err == nil },
+			"all":      func() bool { return len(c.servers.all(t.Context(), 2*time.Second)) > 0 },
+			"to close": func() bool { return c.tryClose(t.Context(), orphan{id: 7, timeout: 6 * time.Second}) },
+			"to dial":  func() bool { _, _, _, err := c.dialNext("tcp", nil, 2*time.Second); return err == nil },
+			"by hand":  func() bool { _, err := (raw{core: c}).Resolve(t.Context(), name, 2*time.Second); return err == nil },
+		} {
+			began := time.Now()
+			if found := resolve(); found || time.Since(began) != 2*time.Second {
+				t.Errorf("%s: found %t after %v", what, found, time.Since(began))
+			}
 		}
 	})
 }

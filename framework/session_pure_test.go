@@ -191,6 +191,19 @@ func TestIsFarAhead(t *testing.T) {
 	})
 }
 
+// A margin that leaves no time for a round trip is an error at once.
+func TestAMarginThatIsTooLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for margin, want := range map[time.Duration]error{2 * time.Second: nil, 4 * time.Second: ErrUnproven} {
+			s := sessionAt(time.Now(), 5*time.Second, 0)
+			s.margin = margin
+			if _, err := s.isProvenToLast(); !errors.Is(err, want) || want == nil && err != nil {
+				t.Errorf("a margin of %v: %v", margin, err)
+			}
+		}
+	})
+}
+
 // A session is ready if it is connected, and no end of a connection waits to be
 // handled. It may connect as itself, until it is severed.
 func TestIsReady(t *testing.T) {

@@ -179,10 +179,13 @@ func (c *core) closeAt(ctx context.Context, o orphan, to server) error {
 	if c.resumesNone.Load() {
 		return errResumesNone
 	}
+	try := func(authenticated bool) error {
+		return c.closeRemotely(ctx, to, o.id, o.password, authenticated, o.stepTimeout())
+	}
 	authenticated := !c.pace.isRefused() // otherwise it would be one more attempt, and without a pause
-	err := c.closeRemotely(ctx, to, o.id, o.password, authenticated, o.stepTimeout())
+	err := try(authenticated)
 	if authenticated && (errors.Is(err, zk.ErrAuthFailed) || errors.Is(err, errSASL)) { // most servers close a session without credentials as well
-		err = c.closeRemotely(ctx, to, o.id, o.password, false, o.stepTimeout())
+		err = try(false)
 	}
 	if err != nil {
 		c.cfg.log.Debug("cannot close a session", zap.Stringer("server", to),

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"testing"
@@ -132,6 +133,20 @@ func TestHowMuchARoundReadsAtOnce(t *testing.T) {
 		found := framework.ReadResult{Data: make([]byte, tt.bytes), Stat: &zk.Stat{Czxid: 1, Mzxid: 1}}
 		if err := r.take([]framework.Read{read}, []framework.ReadResult{found}); err != nil || r.at != tt.want {
 			t.Errorf("%s: %d, %v, want %d", name, r.at, err, tt.want)
+		}
+	}
+}
+
+// A round whose last answer comes when the cache has just ended shows nothing.
+func TestNothingIsShownAfterTheEnd(t *testing.T) {
+	for state, want := range map[State]error{Stale: nil, Failed: errNotWatching, Closed: errNotWatching} {
+		c := &Cache{root: "/r", changed: make(chan struct{})}
+		c.watch = &watch{c: c}
+		r := c.newRound(c.watch, framework.ReadFirst)
+		r.answers = []answer{{order: 1, zxid: 1}}
+		c.enterLocked(state, nil)
+		if err := c.showLocked(r); !errors.Is(err, want) || want == nil && err != nil {
+			t.Errorf("%v: %v", state, err)
 		}
 	}
 }

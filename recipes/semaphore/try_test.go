@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -233,6 +235,37 @@ func TestTryWhileAPermitIsRemoved(t *testing.T) {
 		bubble.WantErr(t, <-tried, recipes.ErrBusy)
 		bubble.Release(t, held)
 		bubble.Release(t, bubble.Acquire(t, t.Context(), s[1].Permits(3)))
+		empty(w)
+	})
+}
+
+// A try that may not read the first in line fails with that, and does not wait.
+func TestATryThatMayNotReadTheFirst(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		s := clients(w, 2, 2)
+		bubble.Release(t, bubble.Acquire(t, t.Context(), s[0]))
+		pass := make(chan struct{})
+		stop := w.ClientNet("client 0").Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpMulti {
+				return testutil.Hold(pass)
+			}
+			return testutil.Pass()
+		})
+		first := bubble.Acquiring(t.Context(), s[0])
+		path := lockDir + "/" + w.InLine(lockDir, 1)[0]
+		refusing := testutil.NewFault(testutil.Match{Op: testutil.OpGetData, Path: path}, testutil.Fail(testutil.CodeNoAuth))
+		readable := w.ClientNet("client 1").Control(refusing.Control)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := s[1].TryAcquire(ctx)
+		bubble.WantErr(t, err, zk.ErrNoAuth)
+		if n := refusing.Count(); n == 0 {
+			t.Error("nothing was refused")
+		}
+		readable()
+		stop()
+		close(pass)
+		bubble.Release(t, bubble.Granted(t, first).Lease)
 		empty(w)
 	})
 }

@@ -66,16 +66,22 @@ func (f *finder) visit(n ast.Node) bool {
 	case ast.Stmt:
 		f.statement(n)
 	}
+	if s, ok := f.parent().(*ast.IfStmt); ok && n == s.Cond && f.decidesLog(s) {
+		return false
+	}
 	if e, ok := n.(ast.Expr); ok {
 		f.expression(e)
 	}
 	return true
 }
 
+// decidesLog reports whether s only decides whether something is logged.
+func (f *finder) decidesLog(s *ast.IfStmt) bool { return s.Else == nil && f.onlyLogs(s.Body.List) }
+
 func (f *finder) statement(s ast.Stmt) {
 	switch s := s.(type) {
 	case *ast.IfStmt:
-		if s.Else != nil || !f.onlyLogs(s.Body.List) {
+		if !f.decidesLog(s) {
 			f.negate(s.Cond, s)
 		}
 	case *ast.ForStmt:

@@ -55,6 +55,8 @@ func TestOperators(t *testing.T) {
 		{"swap break and continue", "func f() {\n for {\n break\n }\n}", []string{"continue"}},
 		// Faults that change only texts and logs are left out.
 		{"negate", "func f(a bool, log *zap.Logger) {\n if a {\n log.Info(1)\n }\n}", nil},
+		{"negate", "func f(a, b bool, log *zap.Logger) {\n if a && b {\n log.Info(1)\n }\n}", nil},
+		{"negate", "func f(a, b bool, log *zap.Logger) {\n if a && b {\n log.Info(1)\n } else {\n f(a, b, log)\n }\n}", []string{"if !(a && b) {", "if !(a) && b {", "if a && !(b) {"}},
 		{"drop a statement", "func f(log *zap.Logger) {\n log.Info(1)\n}", nil},
 		{"change a constant", "func f(log *zap.Logger) {\n log.Info(1)\n}", nil},
 		{"change a constant", "func f() {\n _ = fmt.Sprint(1)\n}", nil},
