@@ -1,11 +1,17 @@
 package framework
 
 import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // Servers that accept and drop connections must not be called in a tight loop,
@@ -113,5 +119,84 @@ func TestRefusals(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%d servers, refused at %v: all at %d, want %d", tt.round, tt.attempts, got, tt.want)
 		}
+	}
+}
+
+// late is a mechanism that takes its time to begin.
+type late time.Duration
+
+func (d late) Begin(context.Context, SASLServer) (SASLExchange, error) {
+	time.Sleep(time.Duration(d))
+	return &talker{}, nil
+}
+
+// Each step to a server with TLS has what is left of the time.
+func TestTheTimeToDialWithTLS(t *testing.T) {
+	const limit = 4 * time.Second
+	for name, tt := range map[string]struct {
+		configured, dialed time.Duration // how long that takes
+		toDial, took       time.Duration
+	}{
+		"at once":                 {0, 0, limit, limit},
+		"a late configuration":    {limit - 1, 0, time.Millisecond, limit - 1 + time.Millisecond},
+		"none":                    {limit + 1, 0, 0, limit},
+		"half the time each":      {limit / 2, limit / 2, limit / 2, limit + time.Millisecond},
+		"a dial of three fourths": {0, limit * 3 / 4, limit, limit},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, _ := standing()
+			c := s.core
+			c.cfg.tls = func() (*tls.Config, error) {
+				time.Sleep(tt.configured)
+				return &tls.Config{}, nil
+			}
+			var toDial time.Duration
+			ours, theirs := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, theirs) }()
+			c.cfg.dial = func(_, _ string, within time.Duration) (net.Conn, error) {
+				toDial = within
+				time.Sleep(tt.dialed)
+				return ours, nil
+			}
+			began := time.Now()
+			_, err := c.dialServer(nil, "tcp", server{name: "a:1", address: "a:1"}, limit)
+			if took := time.Since(began); err == nil || toDial != tt.toDial || took != tt.took {
+				t.Errorf("%s: %v, dialed within %v, after %v", name, err, toDial, took)
+			}
+			_ = ours.Close()
+			_ = theirs.Close()
+			time.Sleep(time.Second) // the configuration
+		})
+	}
+}
+
+// A dial has what the mechanism has left of the time. Each has a millisecond at
+// least. A connection beside that of the session has as much time for each.
+func TestTheTimeToDialAfterAMechanism(t *testing.T) {
+	const limit = 4 * time.Second
+	for took, toDial := range map[time.Duration]time.Duration{0: limit, limit / 4: limit * 3 / 4, limit - 1: time.Millisecond, limit + 1: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCore(config{log: zap.NewNop(), sasl: late(took)}, []string{"a:1"}, "")
+			var within time.Duration
+			c.cfg.dial = func(_, _ string, limit time.Duration) (net.Conn, error) {
+				within = limit
+				return nil, errNotOffered
+			}
+			began := time.Now()
+			if _, _, _, err := c.dialNext("tcp", nil, limit); err == nil || within != toDial || time.Since(began) != min(took, limit) {
+				t.Errorf("after %v dialed within %v, want %v; %v after %v", took, within, toDial, err, time.Since(began))
+			}
+			began = time.Now()
+			if _, _, _, err := c.dialNext("tcp", nil, 0); err == nil || time.Since(began) != min(took, time.Millisecond) {
+				t.Errorf("without any time: %v after %v", err, time.Since(began))
+			}
+			time.Sleep(5 * time.Second) // the mechanism
+			began, within = time.Now(), 0
+			_, _, err := c.openSide(t.Context(), server{name: "a:1", address: "a:1"}, limit, &wire.ConnectRequest{}, true, nil)
+			if want := map[bool]time.Duration{true: limit}[took < limit]; err == nil || within != want || time.Since(began) != min(took, limit) {
+				t.Errorf("after %v dialed within %v, want %v; %v after %v", took, within, want, err, time.Since(began))
+			}
+			time.Sleep(time.Second) // the mechanism
+		})
 	}
 }

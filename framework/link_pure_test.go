@@ -9,7 +9,10 @@ import (
 	"net"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -164,5 +167,29 @@ func TestFramesThatAreCutOff(t *testing.T) {
 			t.Errorf("after %d bytes: %t, %v", size, own, err)
 		}
 		_ = on.Close()
+	}
+}
+
+// Four bytes that are no size are the end, whatever follows or does not.
+func TestASizeIsJudgedAtOnce(t *testing.T) {
+	for name, begin := range map[string]func(on *link){
+		"before an exchange": func(on *link) { on.sasl = &talker{} },
+		"of the first":       func(*link) {},
+		"of a later one":     func(on *link) { on.in.later = true },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, _ := standing()
+			s.buffers.conn = &zk.Conn{}
+			conn, theirs := net.Pipe()
+			defer theirs.Close()
+			go func() { _, _ = theirs.Write([]byte{255, 255, 255, 255}) }()
+			on := newLink(scripted{Reader: conn}, s, server{}, nil, time.Minute)
+			begin(on)
+			began := time.Now()
+			if _, err := on.Read(make([]byte, 8)); !errors.Is(err, errMalformed) || time.Since(began) > 0 {
+				t.Errorf("%s: %v after %v", name, err, time.Since(began))
+			}
+			_ = conn.Close()
+		})
 	}
 }

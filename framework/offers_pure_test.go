@@ -2,6 +2,8 @@ package framework
 
 import (
 	"math"
+	"net"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,4 +102,24 @@ func TestWhatOneAnswerSaysOfOtherOperations(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A server is asked what it has, and for its history, in steps, each of which
+// has the time of a step of a close.
+func TestTheTimeToAskAServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, on := standing()
+		var within []time.Duration
+		s.core.cfg.dial = func(_, _ string, limit time.Duration) (net.Conn, error) {
+			within = append(within, limit)
+			return nil, errNotOffered
+		}
+		<-s.beginOffer(on, wire.OpMultiRead).known
+		n := len(within)
+		s.askForHistory(server{name: "a", address: "a"}, 1)
+		if want := s.closeStepTimeout(); n == 0 || len(within) == n || slices.Min(within) != want || slices.Max(within) != want {
+			t.Errorf("dialed within %v, want %v", within, want)
+		}
+		on.asked.end()
+	})
 }

@@ -54,15 +54,16 @@ func hunt(m *sim.Mutant, dir string) (found string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("the mutant does not compile: %w", err)
 	}
-	plans := *only
+	plans, seeds := *only, *bound
 	if r := m.Recipe(); r != "" && plans == "" {
 		plans = "^" + string(r) + "$"
+		seeds *= 10 // most have plans of other recipes, and cost nothing
 	}
 	began := time.Now()
-	cmd := exec.Command(binary, "-test.run=^TestSeeds$", "-test.v", "-sim.first=1", fmt.Sprint("-sim.seeds=", *bound), "-sim.recipes="+plans, "-sim.pictures=")
+	cmd := exec.Command(binary, "-test.run=^TestSeeds$", "-test.v", "-sim.first=1", fmt.Sprint("-sim.seeds=", seeds), "-sim.recipes="+plans, "-sim.pictures=")
 	out, err := cmd.CombinedOutput()
 	if err == nil {
-		return "", fmt.Errorf("nothing was found in %d seeds:\n%s", *bound, out)
+		return "", fmt.Errorf("nothing was found in %d seeds:\n%s", seeds, out)
 	}
 	if match := verdict.FindStringSubmatch(string(out)); match != nil {
 		return fmt.Sprintf("found after %s seeds, in %v: %s", match[1], time.Since(began).Round(10*time.Millisecond), match[2]), nil
