@@ -301,8 +301,8 @@ func (l *link) peekSize() (int, error) {
 	return 4 + int(int32(binary.BigEndian.Uint32(head))), nil
 }
 
-// peekConnectAnswer returns the frame of the answer to the connect. It is nil if
-// none comes, or if it cannot be one: Read meets that again.
+// peekConnectAnswer returns the frame of the answer to the connect, nil if none
+// comes, or if it cannot be one: Read meets that again.
 func (l *link) peekConnectAnswer() []byte {
 	size, err := l.peekSize()
 	if err != nil || size < connectAnswerHead || size > 4+maxConnectAnswer {
