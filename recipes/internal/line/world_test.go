@@ -77,8 +77,8 @@ func leave(t *testing.T, s *line.Share) {
 	}
 }
 
-// lastInLine waits until n znodes stand in line at lockPath, and returns the path
-// of the last one.
+// lastInLine waits until n znodes stand in line at lockPath, and returns the
+// path of the last one.
 func lastInLine(w *bubble.World, n int) string {
 	w.T.Helper()
 	number := func(name string) string { return name[len(name)-10:] }
