@@ -160,6 +160,9 @@ var errWithdrawn = errors.New("withdrawn before it was sent")
 // enqueue puts w into the queue, and dispatches what may be sent now. If alone
 // is true, or w may not be part of a batch, await sends w alone, at once.
 func (g *groupCommit) enqueue(w *groupedWrite, alone bool) {
+	if g.session.Err() != nil { // await returns at once
+		return
+	}
 	cfg := &g.session.core.cfg
 	g.mu.Lock()
 	defer g.mu.Unlock()
