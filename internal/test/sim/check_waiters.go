@@ -81,8 +81,9 @@ func (l *ledger) joinedLocked(c call, t *holding) {
 	if p.Recipe != RWLock || !p.Scenario.quiet() || !t.shared || t.root != t {
 		return
 	}
+	soon := 20*p.Latency + time.Millisecond + l.lateCreates()
 	for k, w := range t.of.waiting {
-		if w.shared || k.client == t.who.client || c.at.Sub(w.since) < 20*p.Latency+time.Millisecond {
+		if w.shared || k.client == t.who.client || c.at.Sub(w.since) < soon {
 			continue
 		}
 		for _, o := range t.of.holdings {
@@ -145,13 +146,18 @@ func (l *ledger) firstLocked(r *resource) int {
 // create during which the directory is made again is late, and what it measured
 // makes the proof that follows ask for more.
 func (l *ledger) patience() time.Duration {
-	longest := 2*time.Second + 30*l.plan.Latency + l.plan.proving()
+	return 2*time.Second + 30*l.plan.Latency + l.plan.proving() + l.lateCreates()
+}
+
+// lateCreates returns how late creates may be, at most, because the directory
+// is made again while they are under way.
+func (l *ledger) lateCreates() (late time.Duration) {
 	for _, f := range l.plan.Faults {
 		if f.What == RecreateUnder {
-			longest += f.By
+			late += f.By
 		}
 	}
-	return longest
+	return late
 }
 
 // lateLocked returns how long a grant took since the last event that it may
