@@ -39,7 +39,7 @@ func (n *Node) withdraw(sess *framework.Session) error {
 	if path == "" { // a sequential one that was never made
 		return nil
 	}
-	if n.life.sent[sess.ID()] {
+	if n.life.sent[sess.ID()] || n.life.late.session == sess.ID() { // a member may not know yet what was executed
 		if err := sess.Sync(background, path); err != nil {
 			return err
 		}
