@@ -1,8 +1,8 @@
 // Package stack makes room on the stacks of new goroutines.
 package stack
 
-// room makes a stack one of 16 KB. A request of
-// the wire client, with the calls above it, needs more than 8.
+// room makes a stack one of 16 KB. A request of the wire client, with the calls
+// above it, needs more than 8.
 const room = 8 << 10
 
 // Grow makes room for a request on the stack of a goroutine that is about to
