@@ -32,11 +32,11 @@ func TestEachRequestRefused(t *testing.T) {
 	}{
 		"the first Enter": {func(t *testing.T, _ *bubble.World, c *framework.Client) call {
 			return enter(double(t, c, 1))
-		}, []testutil.Op{list, list, unwatch, watch, watch}},
+		}, []testutil.Op{list, list, unwatch, unwatch, watch, watch}},
 		"the last Enter of two": {func(t *testing.T, w *bubble.World, c *framework.Client) call {
 			pending(t, entering(t.Context(), double(t, w.ConnectNext(), 2)))
 			return enter(double(t, c, 2))
-		}, []testutil.Op{list, watch}},
+		}, []testutil.Op{list, unwatch, watch}},
 		"the first Enter of two": {func(t *testing.T, w *bubble.World, c *framework.Client) call {
 			first, second := double(t, c, 2), double(t, w.ConnectNext(), 2)
 			return func(ctx context.Context) error {
@@ -45,15 +45,15 @@ func TestEachRequestRefused(t *testing.T) {
 				defer cancel()
 				return enter(first)(during)
 			}
-		}, []testutil.Op{list, list, unwatch, watch, watch}},
+		}, []testutil.Op{list, list, unwatch, unwatch, watch, watch}},
 		"an Enter that is late": {func(t *testing.T, w *bubble.World, c *framework.Client) call {
 			enterTogether(t, double(t, w.ConnectNext(), 1))
 			return enter(double(t, c, 1))
-		}, []testutil.Op{watch}},
+		}, []testutil.Op{unwatch, watch}},
 		"an Enter after a crash": {func(t *testing.T, w *bubble.World, c *framework.Client) call {
 			makeReady(t, w.ConnectNext())
 			return enter(double(t, c, 1))
-		}, []testutil.Op{watch}},
+		}, []testutil.Op{unwatch, watch}},
 		"an Enter while ready is made": {func(t *testing.T, w *bubble.World, c *framework.Client) call {
 			d, admin := double(t, c, 1), w.ConnectNext()
 			must(t, c.MakeContainerPath(t.Context(), path))
@@ -71,7 +71,7 @@ func TestEachRequestRefused(t *testing.T) {
 				}()
 				return enter(d)(during)
 			}
-		}, []testutil.Op{testutil.OpDelete, list, unwatch, watch, watch}},
+		}, []testutil.Op{testutil.OpDelete, list, unwatch, unwatch, watch, watch}},
 		"the first Leave": {func(t *testing.T, w *bubble.World, c *framework.Client) call {
 			inside := enterTogether(t, double(t, w.ConnectNext(), 2), double(t, c, 2))
 			leaving(t.Context(), inside[0])

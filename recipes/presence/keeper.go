@@ -183,7 +183,7 @@ func (g *guard) run(s *framework.Session, path string) {
 	for pause := s.Timeout() / 3; pause < s.Timeout()*43 && s.Err() == nil && !recheck.Happened(g.stop); {
 		found, stat, changed, err := s.WatchExists(background, path)
 		if err == nil && found && stat.EphemeralOwner == g.session {
-			_ = s.Delete(background, path, stat.Version) // if it fails, after the pause
+			g.remove(s, path) // if it fails, after the pause
 		}
 		select {
 		case <-changed:
@@ -193,6 +193,20 @@ func (g *guard) run(s *framework.Session, path string) {
 		case <-g.stop:
 		}
 		s.Unwatch(changed)
+	}
+}
+
+// remove removes the znode if it is the session's behind a sync. What the watch
+// was set with may be older than a delete whose answer was lost.
+func (g *guard) remove(s *framework.Session, path string) {
+	if s.Sync(background, path) != nil {
+		return
+	}
+	found, stat, err := s.Exists(background, path)
+	if err == nil && found && stat.EphemeralOwner == g.session {
+		if err = s.Delete(background, path, stat.Version); framework.MaybeApplied(err) {
+			g.late = write{g.session, stat.Version}
+		}
 	}
 }
 

@@ -39,10 +39,8 @@ func (n *Node) withdraw(sess *framework.Session) error {
 	if path == "" { // a sequential one that was never made
 		return nil
 	}
-	if n.life.sent[sess.ID()] || n.life.late.session == sess.ID() { // a member may not know yet what was executed
-		if err := sess.Sync(background, path); err != nil {
-			return err
-		}
+	if err := n.catchUp(sess, path); err != nil {
+		return err
 	}
 	n.life.in = 0 // so our own delete is not taken for somebody else's, even if its answer is lost
 	for {

@@ -187,6 +187,17 @@ func (n *Node) noteLate(sess *framework.Session, version int32, err error) {
 	}
 }
 
+// catchUp has to come before a look of which the outcome is a write or delete,
+// if an answer to an earlier one was lost. A member that lags may not know yet
+// that it was executed, and that the znode of that version is another session's
+// by now.
+func (n *Node) catchUp(sess *framework.Session, path string) error {
+	if id := sess.ID(); n.life.sent[id] || n.life.late.session == id {
+		return sess.Sync(background, path)
+	}
+	return nil
+}
+
 // fail tells why a request has failed, and waits until the next one may be
 // made.
 func (n *Node) fail(sess *framework.Session, err error) {
@@ -236,6 +247,10 @@ type znode struct {
 // look reads the znode, and finds out whose it is. It reports whether to look
 // again: otherwise the next thing is a create, if the znode may stand.
 func (n *Node) look(sess *framework.Session, path string) (again bool) {
+	if err := n.catchUp(sess, path); err != nil {
+		n.fail(sess, err)
+		return false
+	}
 	z, err := znode{path: path}, error(nil)
 	z.data, z.stat, z.changed, z.resume, err = privileged.Framework.GetAndWatch(sess, path)
 	defer func() { sess.Unwatch(z.changed) }()

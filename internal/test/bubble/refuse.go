@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/go-zookeeper/zk"
 
@@ -38,6 +39,7 @@ func EachRefused(t *testing.T, prepare func(t *testing.T, w *World) (*framework.
 				return testutil.FailOperation(left, testutil.CodeNoAuth)
 			})
 			err := call(t.Context())
+			synctest.Wait() // also what the call leaves behind is counted
 			stop()
 			switch {
 			case !more && err != nil:
