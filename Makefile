@@ -46,14 +46,9 @@ race-processes: ## the rest of race, of which most runs processes in real time
 	$(RACE) -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(BUBBLES) $(ZKR) ./models)")
 	$(RACE) -short -cpu 1 $(ZKR)
 
-# Files with tests that try a part of what they could, unless ZKR_WHOLE is set, and those that -short makes smaller.
-PARTS = $(shell grep -rlE --include='*_test.go' --exclude-dir=observe --exclude-dir=cutnet '"pgregory.net/rapid"|bubble\.Draw|[eE]veryFault' .)
-
 .PHONY: processors
-processors: ## the tests in virtual time on four processors, where events of one instant have another order; all parts, there and elsewhere, whole
-	ZKR_WHOLE=1 $(GO) test -count=1 -timeout $(TIMEOUT) -cpu 4 $(VIRTUAL)
-	ZKR_WHOLE=1 $(GO) test -count=1 -timeout $(TIMEOUT) $(filter-out $(VIRTUAL),$(sort $(dir $(PARTS)))) \
-		-run "^($$(sed -n 's/^func \(Test[A-Za-z0-9]*\)(.*/\1/p' $(PARTS) | paste -sd '|'))$$"
+processors: ## all tests on four processors, where events of one instant have another order, and all parts of what is random or long
+	ZKR_WHOLE=1 $(GO) test -count=1 -timeout $(TIMEOUT) -cpu 4 ./...
 
 # Files with the tests of ring 3. In a package in virtual time those import testutil/apache: its other tests need no server. Neither do
 # two long ones of acceptance.
