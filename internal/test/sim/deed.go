@@ -221,6 +221,12 @@ func (w *world) owner(path string) (client int) {
 const operatorPatience = time.Minute
 
 func (w *world) removed(path string) bool {
+	w.mu.Lock()
+	deaf := w.deaf[path]
+	w.mu.Unlock()
+	if deaf {
+		return false
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), operatorPatience)
 	defer cancel()
 	w.ledger.remove(path)
@@ -235,7 +241,8 @@ func (w *world) written(path string) bool {
 }
 
 // writtenUnheard writes to the znode of a waiter. A holder would not hear then
-// that its znode is removed.
+// that its znode is removed. So it is not removed if the waiter has become a
+// holder meanwhile: the operator may have had no connection.
 func (w *world) writtenUnheard(path string) (done bool) {
 	if w.ledger.holds(path) {
 		return false
@@ -246,6 +253,10 @@ func (w *world) writtenUnheard(path string) (done bool) {
 		return false
 	}
 	done = w.written(path)
+	holds := w.ledger.holds(path)
+	w.mu.Lock()
+	w.deaf[path] = holds
+	w.mu.Unlock()
 	_, err := w.operator.SetACL(ctx, path, zk.WorldACL(zk.PermAll), -1)
 	return done && err == nil
 }

@@ -103,9 +103,10 @@ type world struct {
 	rules    []*rule
 	leavers  map[who]*leaver
 	armed    map[*Fault]bool
-	dead     map[int]bool // clients that are closed or killed
-	troubled map[int]bool // members in trouble
-	playing  bool         // the workers work: what happens is recorded, and strikes
+	dead     map[int]bool    // clients that are closed or killed
+	deaf     map[string]bool // znodes that are not removed: see writtenUnheard
+	troubled map[int]bool    // members in trouble
+	playing  bool            // the workers work: what happens is recorded, and strikes
 	moments  moments
 	pending  []Fault // whose moment has not come
 	hit      []Fault // what has happened
@@ -147,7 +148,7 @@ func (w *world) run() {
 	}
 	w.ledger = &ledger{plan: p, behind: behind, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}, killed: map[int]bool{}, removed: map[string]time.Time{}, clients: map[int64]int{}}
 	w.sessions, w.dead, w.troubled, w.leavers, w.armed = map[int64]int{}, map[int]bool{}, map[int]bool{}, map[who]*leaver{}, map[*Fault]bool{}
-	w.calling, w.ended, w.moments = map[who]func(){}, map[who]bool{}, moments{counts: map[Moment]int{}}
+	w.calling, w.ended, w.deaf, w.moments = map[who]func(){}, map[who]bool{}, map[string]bool{}, moments{counts: map[Moment]int{}}
 	w.pending, w.cuts = slices.Clone(p.Faults), map[int]*[2]int{}
 	if p.Vary > 0 {
 		w.vary = rand.New(rand.NewPCG(p.Vary, 0))
