@@ -164,7 +164,7 @@ func (r *round) next() []framework.Read {
 func (r *round) take(reads []framework.Read, results []framework.ReadResult) error {
 	places := make([]answer, len(results))
 	order := make([]int, len(results))
-	bytes := 0
+	var bytes int
 	for i := range results {
 		places[i].zxid, places[i].order = privileged.Framework.AnswerOf(results[i])
 		order[i] = i

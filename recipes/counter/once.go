@@ -132,11 +132,11 @@ func (a *attempt) tryOnce(unsure *bool) ([]result, error) {
 		w.wrote(data, r.Responses[1])
 		w.sweep(b, time.UnixMilli(r.Responses[0].Stat.Mtime))
 		return t.results, nil
-	case err == nil && r.Repeated && r.Stat == nil && !*unsure: // it was removed before it was read, since it is old
-		w.known = known{}
-		return nil, a.again(errForgotten)
 	case err == nil:
 		w.known = known{}
+		if r.Repeated && r.Stat == nil && !*unsure { // it was removed before it was read, since it is old
+			return nil, a.again(errForgotten)
+		}
 		return noted(r.Note, r.Repeated && !*unsure, unsure)
 	}
 	*unsure = *unsure || framework.MaybeApplied(err)

@@ -545,6 +545,25 @@ func TestWhatAMarkerSays(t *testing.T) {
 	})
 }
 
+// An addition that another client has made says that the counter has changed:
+// what follows reads it, and makes no vain try.
+func TestAfterARepeatedAddition(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		n, other := newCounter(t, w.ConnectNext()), newCounter(t, w.ConnectNext())
+		add(t, n, 1, 1)
+		for _, n := range []*counter.Counter{other, n} {
+			if r, err := n.AddOnce(t.Context(), "a", 1); r.Value != 2 || err != nil {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+		w.ResetRequests()
+		add(t, n, 1, 3)
+		if cost := w.Cost(); cost[testutil.OpMulti] != 1 || cost[testutil.OpGetData] != 1 {
+			t.Errorf("%v", cost)
+		}
+	})
+}
+
 // A marker that refuses an addition is removed before it is read: its id is
 // forgotten, so the addition is made.
 func TestAMarkerThatIsRemovedBeforeItIsRead(t *testing.T) {

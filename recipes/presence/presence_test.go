@@ -96,16 +96,18 @@ func TestANodeStandsInEverySession(t *testing.T) {
 	})
 }
 
-// A reconnect costs a node nothing but the looks that are due anyway, and what
-// happened meanwhile is seen.
+// A reconnect costs a node nothing but the looks that are due anyway, and no
+// line of the log, and what happened meanwhile is seen.
 func TestAReconnectCostsNothing(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		c, other := w.Connect("ours"), w.ConnectNext()
+		core, logged := observer.New(zap.DebugLevel)
+		c, other := w.Connect("ours", framework.WithLogger(zap.New(core))), w.ConnectNext()
 		var nodes []*presence.Node
 		for i := range 20 {
 			nodes = append(nodes, announce(t, c, fmt.Sprint("/services/billing/", i), ""))
 		}
 		time.Sleep(time.Second)
+		logged.TakeAll()
 		began, looks := time.Now(), 0
 		for range 3 {
 			w.ResetRequests()
@@ -124,6 +126,9 @@ func TestAReconnectCostsNothing(t *testing.T) {
 					t.Errorf("%d %v for a reconnect", n, op)
 				}
 			}
+		}
+		if lines := logged.FilterMessage("presence changed").Len(); lines > 0 {
+			t.Errorf("%d lines for the reconnects", lines)
 		}
 		const every = bubble.Timeout * 20 / 16 * 3 / 4 // one of these nodes, at most
 		if most := len(nodes) * (1 + int(time.Since(began)/every)); looks > most {

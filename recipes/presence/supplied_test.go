@@ -114,6 +114,24 @@ func TestAHealthCheckThatBlocks(t *testing.T) {
 	})
 }
 
+// Health checks begin once per interval, however long they take.
+func TestTheIntervalOfHealthChecks(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		var calls atomic.Int32
+		n := announce(t, w.ConnectNext(), path, "a", presence.WithHealthCheck(time.Second, func(context.Context) error {
+			calls.Add(1)
+			time.Sleep(900 * time.Millisecond)
+			return nil
+		}))
+		calls.Store(0)
+		time.Sleep(time.Minute)
+		if got := calls.Load(); got < 58 || got > 61 {
+			t.Errorf("%d checks in a minute", got)
+		}
+		closed(t, w, n)
+	})
+}
+
 func TestBadInput(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.ConnectNext()
