@@ -479,6 +479,7 @@ func TestNewRejectsBadInput(t *testing.T) {
 		"ACL: empty":   func() error { _, err := leader.New(c, path, recipes.WithACL()); return err },
 		"__REVOKE__":   func() error { _, err := leader.New(c, path, leader.WithID("__REVOKE__")); return err },
 		`path "/a//b"`: func() error { _, err := leader.New(c, "/a//b"); return err },
+		"option <nil>": func() error { _, err := leader.New(c, path, nil); return err },
 	} {
 		if err := build(); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "leader: ") {
 			t.Errorf("error %v, want one that contains %s", err, want)

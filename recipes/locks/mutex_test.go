@@ -315,22 +315,19 @@ func TestInvalidArguments(t *testing.T) {
 			opt  locks.Option
 			text string
 		}{
-			{nil, "/lock", nil, "no client"},
-			{c, "lock", nil, `lock`},
-			{c, "", nil, "path"},
-			{c, "/", nil, `"/"`},
-			{c, "/lock/", nil, "/lock/"},
+			{nil, "/lock", recipes.WithLabel("x"), "no client"},
+			{c, "lock", recipes.WithLabel("x"), `lock`},
+			{c, "", recipes.WithLabel("x"), "path"},
+			{c, "/", recipes.WithLabel("x"), `"/"`},
+			{c, "/lock/", recipes.WithLabel("x"), "/lock/"},
 			{c, "/lock", recipes.WithMaxHold(-time.Second), "-1s"},
 			{c, "/lock", recipes.WithACL(), "ACL"},
 			{c, "/lock", locks.WithLayout(7), "layout 7"},
+			{c, "/lock", nil, "option <nil>"},
 			{c, "/lock", recipes.WithData(make([]byte, 1<<20)), "1048576 bytes"},
 		}
 		for _, test := range tests {
-			var opts []locks.Option
-			if test.opt != nil {
-				opts = append(opts, test.opt)
-			}
-			if _, err := locks.NewMutex(test.c, test.path, opts...); err == nil || !strings.Contains(err.Error(), test.text) {
+			if _, err := locks.NewMutex(test.c, test.path, test.opt); err == nil || !strings.Contains(err.Error(), test.text) {
 				t.Errorf("path %q: error %v, want one that contains %q", test.path, err, test.text)
 			}
 		}

@@ -410,6 +410,7 @@ func TestInvalidArguments(t *testing.T) {
 			{c, path, recipes.WithACL(), "ACL"},
 			{c, path, recipes.WithData([]byte("__REVOKE__")), "__REVOKE__"},
 			{c, path, rwlock.WithLayout(7), "layout 7"},
+			{c, path, nil, "option <nil>"},
 		}
 		for _, test := range tests {
 			if _, err := rwlock.New(test.c, test.path, test.opt); err == nil || !strings.Contains(err.Error(), test.text) {

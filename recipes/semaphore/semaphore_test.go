@@ -399,6 +399,7 @@ func TestInvalidArguments(t *testing.T) {
 			{c, path, -3, semaphore.WithRecordedLimit(), "-3 permits"},
 			{c, path, 1, recipes.WithMaxHold(-time.Second), "-1s"},
 			{c, path, 1, recipes.WithACL(), "ACL"},
+			{c, path, 1, nil, "option <nil>"},
 			{c, path, 1, recipes.WithData(make([]byte, 1<<20)), "1048576 bytes"},
 		}
 		for _, test := range tests {
