@@ -102,13 +102,14 @@ func (p *proof) longestTrip(margin time.Duration) (longest time.Duration) {
 // on taking as long as they do, and left is the time until the deadline:
 // whether each contact can be proven before the deadline that rests on the one
 // before it. last is when the latest heartbeat with two halves began, the zero
-// time if none is under way. next is when another one begins at the latest.
+// time if none is under way. next is when another one begins at the latest: now,
+// if that has passed, as after a time without holds.
 func (p *proof) lasts(now time.Time, left, margin time.Duration, last, next time.Time) bool {
 	r := p.trips.longest()
 	if r >= p.longestTrip(margin) {
 		return false
 	}
-	until := now.Add(left - margin)
+	until, next := now.Add(left-margin), later(now, next)
 	// A round trip can take a little longer than those before it. In a slow
 	// network there is less time to spare for that.
 	slack := max(2*p.grain-r, 3*p.grain/4)

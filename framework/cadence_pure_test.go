@@ -133,6 +133,7 @@ func TestLasts(t *testing.T) {
 		"reported, R1 comes":            {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, nil, -50 * ms, 100 * ms, 920312500},
 		"R1 alone comes first":          {150 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2500*ms, -2400*ms, 0)}, nil, 0, 100 * ms, 1120312500},
 		"after the shortest interval":   {300 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2300*ms, -2200*ms, 0)}, nil, 0, 100 * ms, 1520312500},
+		"one that is due comes now":     {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 2), -time.Second, -500 * ms, 970312500},
 		"a contact is under way":        {150 * ms, nil, []sentRequest{{at: at(-2 * time.Second)}}, 0, 100 * ms, 1120312500},
 		"a whole one before":            {150 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2500*ms, -2400*ms, 0)}, nil, -time.Second, 100 * ms, 1070312500},
 	} {
