@@ -229,7 +229,7 @@ func (w *world) removed(path string) bool {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), operatorPatience)
 	defer cancel()
-	w.ledger.remove(path)
+	defer w.ledger.remove(path)()
 	return w.operator.Delete(ctx, path, -1) == nil
 }
 
@@ -272,7 +272,7 @@ func (w *world) removeDir() (done bool) {
 			}
 			var ops []any
 			for _, name := range w.ens.Children(dir) {
-				w.ledger.remove(dir + "/" + name)
+				defer w.ledger.remove(dir + "/" + name)()
 				ops = append(ops, &zk.DeleteRequest{Path: dir + "/" + name, Version: -1})
 			}
 			_, err := w.operator.Multi(ctx, append(ops, &zk.DeleteRequest{Path: dir, Version: -1})...)

@@ -251,11 +251,12 @@ func (l *ledger) expire(id int64) {
 	l.log("expire %#x: %v", id, err)
 }
 
-// remove records that somebody else is about to remove a znode.
-func (l *ledger) remove(path string) {
+// remove records that somebody else is about to remove a znode, which may take
+// until done.
+func (l *ledger) remove(path string) (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.removed[path] = time.Now()
+	l.removed[path] = time.Now().Add(operatorPatience)
 	seq := l.nextLocked()
 	l.logLocked("somebody else removes %s", path)
 	for _, r := range l.resources {
@@ -265,6 +266,11 @@ func (l *ledger) remove(path string) {
 				l.endsLocked(t, seq)
 			}
 		}
+	}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.removed[path] = time.Now()
 	}
 }
 

@@ -147,7 +147,7 @@ func (w *world) recreate(f Fault) {
 				}
 				var ops []any
 				for _, name := range w.ens.Children(dir) {
-					w.ledger.remove(dir + "/" + name)
+					defer w.ledger.remove(dir + "/" + name)()
 					ops = append(ops, &zk.DeleteRequest{Path: dir + "/" + name, Version: -1})
 				}
 				ops = append(ops, &zk.DeleteRequest{Path: dir, Version: -1})

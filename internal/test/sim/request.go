@@ -151,6 +151,7 @@ func (w *world) answer(f Fault, client int, r testutil.Request) testutil.Action 
 		}
 		return testutil.Fail(f.Code)
 	case Orphan:
+		w.orphans[orphan{r.Session, r.Path}] = true
 		if client != nobody {
 			time.AfterFunc(f.By/4, w.nets[client].Drop)
 		}

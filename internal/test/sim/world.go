@@ -108,6 +108,7 @@ type world struct {
 	troubled map[int]bool    // members in trouble
 	playing  bool            // the workers work: what happens is recorded, and strikes
 	moments  moments
+	orphans  map[orphan]bool
 	pending  []Fault // whose moment has not come
 	hit      []Fault // what has happened
 	lasting  int     // faults that have not ended
@@ -148,7 +149,8 @@ func (w *world) run() {
 	}
 	w.ledger = &ledger{plan: p, behind: behind, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}, killed: map[int]bool{}, removed: map[string]time.Time{}, clients: map[int64]int{}}
 	w.sessions, w.dead, w.troubled, w.leavers, w.armed = map[int64]int{}, map[int]bool{}, map[int]bool{}, map[who]*leaver{}, map[*Fault]bool{}
-	w.calling, w.ended, w.deaf, w.moments = map[who]func(){}, map[who]bool{}, map[string]bool{}, moments{counts: map[Moment]int{}}
+	w.orphans, w.deaf = map[orphan]bool{}, map[string]bool{}
+	w.calling, w.ended, w.moments = map[who]func(){}, map[who]bool{}, moments{counts: map[Moment]int{}}
 	w.pending, w.cuts = slices.Clone(p.Faults), map[int]*[2]int{}
 	if p.Vary > 0 {
 		w.vary = rand.New(rand.NewPCG(p.Vary, 0))
