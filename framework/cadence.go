@@ -102,8 +102,8 @@ func (p *proof) longestTrip(margin time.Duration) (longest time.Duration) {
 // on taking as long as they do, and left is the time until the deadline:
 // whether each contact can be proven before the deadline that rests on the one
 // before it. last is when the latest heartbeat with two halves began, the zero
-// time if none is under way. next is when another one begins at the latest: now,
-// if that has passed, as after a time without holds.
+// time if none is under way. next is when another one begins at the latest:
+// now, if that has passed, as after a time without holds.
 func (p *proof) lasts(now time.Time, left, margin time.Duration, last, next time.Time) bool {
 	r := p.trips.longest()
 	if r >= p.longestTrip(margin) {
