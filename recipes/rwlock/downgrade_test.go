@@ -38,7 +38,7 @@ func TestDowngradeKeepsPlaceInLine(t *testing.T) {
 				w.InLine(path, 3)
 				w.ResetRequests()
 				reading := bubble.Acquire(t, writing.Context(), rw[0].Reader())
-				if want := map[testutil.Op]int{testutil.OpCreate: 1, testutil.OpGetChildren2: 1}; !maps.Equal(w.Cost(), want) {
+				if want := map[testutil.Op]int{testutil.OpCreate: 1, testutil.OpGetChildren2: 1, testutil.OpExists: 1}; !maps.Equal(w.Cost(), want) {
 					t.Errorf("requests of the downgrade: %v, want %v", w.Cost(), want)
 				}
 				w.InLine(path, 4)
@@ -354,43 +354,52 @@ func TestExpiry(t *testing.T) {
 // A write lease whose znode was deleted is not downgraded, neither before its
 // holder has heard of that nor after, by the context or by the owner: the read
 // lease would be a new one, for work that began under a lock that others may
-// have had meanwhile.
+// have had meanwhile. The same if somebody else has made a znode of that name:
+// the random neighbor found a read lease beside a writer.
 func TestDowngradeOfADeletedWriteFails(t *testing.T) {
-	for _, heard := range []bool{false, true} {
-		for _, by := range []string{"context", "owner"} {
-			t.Run(fmt.Sprintf("by the %s, heard %v", by, heard), func(t *testing.T) {
-				bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
-					rw := clients(w, 1)[0]
-					ctx := t.Context()
-					if by == "owner" {
-						ctx = recipes.WithOwner(ctx, recipes.NewOwner())
-					}
-					writing := bubble.Acquire(t, ctx, rw.Writer())
-					if by == "context" {
-						ctx = context.WithoutCancel(writing.Context())
-					}
-					if heard {
-						time.Sleep(time.Second) // it is watched
-					}
-					if err := w.Connect("operator").Delete(t.Context(), writing.Path(), -1); err != nil {
-						t.Fatal(err)
-					}
-					if heard {
-						bubble.Lost(t, writing)
-					}
-					for range 2 {
-						for _, acquire := range []func(context.Context) (*recipes.Lease, error){rw.Reader().Acquire, rw.Reader().TryAcquire} {
-							l, err := acquire(ctx)
-							if bubble.WantErr(t, err, recipes.ErrNotHeld, zk.ErrNoNode); l != nil {
-								t.Fatal("granted a read lease")
-							}
+	for i := range 8 {
+		heard, replaced, byOwner := i&1 != 0, i&2 != 0, i&4 != 0
+		t.Run(fmt.Sprintf("heard %v, replaced %v, by the owner %v", heard, replaced, byOwner), func(t *testing.T) {
+			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+				rw, operator := clients(w, 1)[0], w.Connect("operator")
+				ctx := t.Context()
+				if byOwner {
+					ctx = recipes.WithOwner(ctx, recipes.NewOwner())
+				}
+				writing := bubble.Acquire(t, ctx, rw.Writer())
+				if !byOwner {
+					ctx = context.WithoutCancel(writing.Context())
+				}
+				if heard {
+					time.Sleep(time.Second) // it is watched
+				}
+				ops := []any{&zk.DeleteRequest{Path: writing.Path(), Version: -1}}
+				if replaced {
+					ops = append(ops, &zk.CreateRequest{Path: writing.Path(), Acl: zk.WorldACL(zk.PermAll)})
+				}
+				if _, err := operator.Multi(t.Context(), ops...); err != nil {
+					t.Fatal(err)
+				}
+				if heard {
+					bubble.Lost(t, writing)
+				}
+				for range 2 {
+					for _, acquire := range []func(context.Context) (*recipes.Lease, error){rw.Reader().Acquire, rw.Reader().TryAcquire} {
+						l, err := acquire(ctx)
+						if bubble.WantErr(t, err, recipes.ErrNotHeld, zk.ErrNoNode); l != nil {
+							t.Fatal("granted a read lease")
 						}
 					}
-					bubble.WantErr(t, writing.Release(t.Context()), recipes.ErrNotHeld)
-					w.Empty(path)
-				})
+				}
+				bubble.WantErr(t, writing.Release(t.Context()), recipes.ErrNotHeld)
+				if replaced {
+					if err := operator.Delete(t.Context(), writing.Path(), -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+						t.Error(err)
+					}
+				}
+				w.Empty(path)
 			})
-		}
+		})
 	}
 }
 

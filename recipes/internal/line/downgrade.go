@@ -3,7 +3,6 @@ package line
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/go-zookeeper/zk"
 
@@ -81,7 +80,12 @@ func (s *Share) claimWith(ctx context.Context, c *contender) (*grant, error) {
 	if _, err := c.queue.rule.members(c.children); err != nil {
 		return nil, err
 	}
-	if !slices.Contains(c.children, s.grant.name) {
+	// Its name in the list would not do: somebody else may have made it again.
+	found, stat, err := c.sess.Exists(ctx, child(c.queue.dir, s.grant.name))
+	if err != nil {
+		return nil, err
+	}
+	if !found || stat.EphemeralOwner != c.sess.ID() {
 		if s.Held() { // not removed by us
 			s.Deleted()
 		}
