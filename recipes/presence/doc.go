@@ -26,12 +26,13 @@
 //     expired the session since. For exclusion use a lock.
 //
 // One window remains, because ZooKeeper cannot check a czxid. The Node deletes
-// or writes its znode only at the version that it has just read: on the same
-// connection and with its session as the owner. The request hits the znode of
-// another session only if all of this happens within those two round trips:
-// somebody deletes the Node's znode, another session creates one with the same
-// name, and that one has the same version. Set does not take that for a
-// success. [WithTakeover] has the same window.
+// or writes its znode only at the version that it has just read: behind a sync,
+// on the same connection and with its session as the owner. The request hits
+// the znode of another session only if all of this happens within those two
+// round trips: somebody deletes the Node's znode, another session creates one
+// with the same name, and that one has the same version. Set does not take that
+// for a success. [WithTakeover] has the same window. In theory a server can
+// also execute a request long after its connection has ended: see Close.
 //
 // # Costs
 //
@@ -46,5 +47,5 @@
 // A Node that stands has a watch at the server. In case an event is lost it
 // also reads its znode about once per session timeout. All Nodes of a client
 // together make at most about sixteen such reads per session timeout. Set costs
-// a read, a write and a read. Close costs a read and a delete.
+// a sync, a read, a write and a read. Close costs a sync, a read and a delete.
 package presence

@@ -196,13 +196,10 @@ func (g *guard) run(s *framework.Session, path string) {
 	}
 }
 
-// remove removes the znode if it is the session's behind a sync. What the watch
-// was set with may be older than a delete whose answer was lost.
+// remove removes the znode if it is still the session's. What the watch was set
+// with may be older than a delete whose answer was lost.
 func (g *guard) remove(s *framework.Session, path string) {
-	if s.Sync(background, path) != nil {
-		return
-	}
-	found, stat, err := s.Exists(background, path)
+	found, stat, err := statNow(s, path)
 	if err == nil && found && stat.EphemeralOwner == g.session {
 		if err = s.Delete(background, path, stat.Version); framework.MaybeApplied(err) {
 			g.late = write{g.session, stat.Version}

@@ -1,6 +1,7 @@
 package presence_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,6 +89,86 @@ func TestALostDeleteAndAMemberThatLags(t *testing.T) {
 					t.Errorf("%+v became %+v", stat, after)
 				}
 				standing(t, w, other, theirs, "theirs")
+			}, testutil.WithMembers(3))
+		})
+	}
+}
+
+// A member lags: it still shows the Node's znode, which somebody has deleted,
+// and another session has made one of the same version. That one stays.
+func TestAForeignZnodeThatAMemberDoesNotShow(t *testing.T) {
+	for name, act := range map[string]func(n *presence.Node) error{
+		"set":   func(n *presence.Node) error { return n.Set(context.Background(), []byte("mine")) },
+		"close": func(n *presence.Node) error { return n.Close(context.Background()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				leader := w.Leader()
+				lags := (leader + 1) % 3
+				other, c := w.ConnectTo("other", w.Address(leader)), w.ConnectTo("ours", w.Address(lags))
+				n := announce(t, c, path, "ours")
+				standing(t, w, c, n, "ours")
+				w.Lag(lags)
+				must(t, other.Delete(t.Context(), path, -1))
+				theirs := announce(t, other, path, "theirs")
+				stat, _ := w.Stat(path)
+				result := make(chan error, 1)
+				go func() { result <- act(n) }()
+				time.Sleep(time.Second)
+				w.Unlag(lags)
+				time.Sleep(time.Minute)
+				if after, _ := w.Stat(path); after != stat {
+					t.Errorf("%+v became %+v", stat, after)
+				}
+				standing(t, w, other, theirs, "theirs")
+				must(t, theirs.Close(t.Context()))
+				must(t, bubble.Await(t, name, result))
+			}, testutil.WithMembers(3))
+		})
+	}
+}
+
+// While the user is asked whether a znode may be taken over, its session
+// deletes it, and makes another one of the same version. The Node does not hear
+// of that, and does not take over the other one.
+func TestATakeoverOfAZnodeThatIsGone(t *testing.T) {
+	for name, deaf := range map[string]func(w *bubble.World, member int){
+		"the event is lost": func(w *bubble.World, _ int) { w.ClientNet("ours").LoseEvents(true) },
+		"a member lags":     func(w *bubble.World, member int) { w.Lag(member) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				leader := w.Leader()
+				lags := (leader + 1) % 3
+				other, ours := w.ConnectTo("other", w.Address(leader)), w.ConnectTo("ours", w.Address(lags))
+				old := announce(t, other, path, "old")
+				asked, answer := make(chan struct{}, 1), make(chan struct{})
+				n, err := presence.New(ours, path, []byte("new"), presence.WithTakeover(func(data []byte) bool {
+					if string(data) != "old" {
+						return false
+					}
+					asked <- struct{}{}
+					<-answer
+					return true
+				}))
+				must(t, err)
+				must(t, n.Start())
+				bubble.Await(t, "the question", asked)
+				deaf(w, lags)
+				must(t, old.Close(t.Context()))
+				next := announce(t, other, path, "theirs")
+				stat, _ := w.Stat(path)
+				close(answer)
+				time.Sleep(time.Second)
+				w.Unlag(lags)
+				w.ClientNet("ours").LoseEvents(false)
+				time.Sleep(time.Minute)
+				if after, _ := w.Stat(path); after != stat {
+					t.Errorf("%+v became %+v", stat, after)
+				}
+				standing(t, w, other, next, "theirs")
+				must(t, next.Close(t.Context()))
+				standing(t, w, ours, n, "new")
 			}, testutil.WithMembers(3))
 		})
 	}

@@ -39,12 +39,11 @@ func (n *Node) withdraw(sess *framework.Session) error {
 	if path == "" { // a sequential one that was never made
 		return nil
 	}
-	if err := n.catchUp(sess, path); err != nil {
-		return err
-	}
-	n.life.in = 0 // so our own delete is not taken for somebody else's, even if its answer is lost
 	for {
-		found, stat, err := sess.Exists(background, path)
+		found, stat, err := statNow(sess, path)
+		if err == nil {
+			n.life.in = 0 // so our own delete is not taken for somebody else's, even if its answer is lost
+		}
 		if err == nil && found && stat.EphemeralOwner == sess.ID() {
 			err = sess.Delete(background, path, stat.Version)
 			n.noteLate(sess, stat.Version, err)

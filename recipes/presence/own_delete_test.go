@@ -211,13 +211,19 @@ func TestARosterThatIsClosedBeforeItKnows(t *testing.T) {
 	})
 }
 
-// A sequential Node whose create was refused has no path, and closes without a
+// A sequential Node whose creates are refused has no path, and closes without a
 // request.
 func TestASequentialNodeThatWasNeverMade(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("ours")
 		refused := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.Fail(testutil.CodeNoAuth))
-		defer w.ClientNet("ours").Control(refused.Control)()
+		defer w.ClientNet("ours").Control(func(r testutil.Request) testutil.Action {
+			refused.Control(r)
+			if r.Op == testutil.OpCreate { // the next one as well, which may follow at once
+				return testutil.Fail(testutil.CodeNoAuth)
+			}
+			return testutil.Pass()
+		})()
 		n, err := presence.New(c, path, nil, presence.WithSequential())
 		must(t, err)
 		must(t, n.Start())

@@ -187,15 +187,23 @@ func (n *Node) noteLate(sess *framework.Session, version int32, err error) {
 	}
 }
 
-// catchUp has to come before a look of which the outcome is a write or delete,
-// if an answer to an earlier one was lost. A member that lags may not know yet
-// that it was executed, and that the znode of that version is another session's
-// by now.
-func (n *Node) catchUp(sess *framework.Session, path string) error {
-	if id := sess.ID(); n.life.sent[id] || n.life.late.session == id {
-		return sess.Sync(background, path)
+// writes reports whether the outcome of a look may be a write. Then a sync has
+// to come before it. A member that lags may not know yet that the Node's znode
+// was deleted, by somebody else or by a request whose answer was lost, and that
+// the znode of that version is another session's by now.
+func (n *Node) writes(sess *framework.Session) bool {
+	id := sess.ID()
+	_, _, set := n.pending()
+	return set && n.life.in == id || n.life.sent[id] || n.life.late.session == id
+}
+
+// statNow returns the stat of a znode behind a sync, as has to come before a
+// delete.
+func statNow(sess *framework.Session, path string) (found bool, stat *zk.Stat, err error) {
+	if err = sess.Sync(background, path); err != nil {
+		return false, nil, err
 	}
-	return nil
+	return sess.Exists(background, path)
 }
 
 // fail tells why a request has failed, and waits until the next one may be
@@ -238,6 +246,7 @@ func (n *Node) follow(sess *framework.Session, path string) {
 // znode is what a look has seen.
 type znode struct {
 	path    string
+	synced  bool // it was read behind a sync
 	data    []byte
 	stat    *zk.Stat
 	changed <-chan struct{}
@@ -247,11 +256,14 @@ type znode struct {
 // look reads the znode, and finds out whose it is. It reports whether to look
 // again: otherwise the next thing is a create, if the znode may stand.
 func (n *Node) look(sess *framework.Session, path string) (again bool) {
-	if err := n.catchUp(sess, path); err != nil {
-		n.fail(sess, err)
-		return false
+	z := znode{path: path, synced: n.writes(sess)}
+	var err error
+	if z.synced {
+		if err = sess.Sync(background, path); err != nil {
+			n.fail(sess, err)
+			return false
+		}
 	}
-	z, err := znode{path: path}, error(nil)
 	z.data, z.stat, z.changed, z.resume, err = privileged.Framework.GetAndWatch(sess, path)
 	defer func() { sess.Unwatch(z.changed) }()
 	switch {
@@ -310,8 +322,8 @@ func (n *Node) wait(sess *framework.Session, z znode) (again bool) {
 // attend returns when the znode may not stand any longer, or must not. It
 // reports whether to look at it.
 //
-// It writes only right after the znode was read as its own on this connection.
-// Later the znode of that version may be another session's: an event can be
+// It writes only right after the znode was read as its own on this connection,
+// behind a sync. Later the znode of that version may be another session's: an event can be
 // lost. A znode that a request whose answer was lost may still change or delete
 // is written again, so that this request is refused.
 func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
@@ -320,7 +332,7 @@ func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
 		n.onStanding(sess, *z)
 	}
 	checked, interval := time.Now(), n.keeper.interval(sess)
-	read := true // just now
+	read := z.synced // just now
 	for n.may(sess) {
 		if !sess.Connected() {
 			n.rest(sess, nil, 0)

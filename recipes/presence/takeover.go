@@ -43,6 +43,14 @@ func (n *Node) replace(sess *framework.Session, z znode) (again bool) {
 	if !n.may(sess) || recheck.Happened(z.changed) {
 		return true
 	}
+	// The user's answer was about what was read some time ago.
+	switch found, stat, err := statNow(sess, n.path); {
+	case err != nil:
+		n.fail(sess, err)
+		return true
+	case !found || stat.Mzxid != z.stat.Mzxid:
+		return true
+	}
 	data, set := n.wanted()
 	_, err := sess.Multi(background,
 		&zk.DeleteRequest{Path: n.path, Version: z.stat.Version},
