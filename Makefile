@@ -112,8 +112,10 @@ FAULT_MINUTES ?= 60
 FAULT_SECONDS ?= 0
 
 .PHONY: faults
-faults: ## every fault at every step of all scenarios, pairs for FAULT_MINUTES (60) per recipe, triples; resumes; names what it leaves out
+faults: ## every fault at every step of all scenarios, pairs where a znode is replaced, all pairs for FAULT_MINUTES (60) per recipe, triples; resumes; names what it leaves out
 	$(GO) test ./internal/test/faults -count=1 -timeout 0 -run 'TestSingles$$' -v -faults.every=1 -faults.scenarios=all
+	$(GO) test ./internal/test/faults -count=1 -timeout 0 -run 'TestPairs$$' -v -faults.pairs -faults.scenarios='async(-alone)?' -faults.near=12 \
+		-faults.seconds=40 -faults.seed=$(SEED)
 	@mkdir -p build
 	$(GO) test ./internal/test/faults -count=1 -timeout 0 -run 'TestPairs$$' -v -faults.pairs -faults.minutes=$(FAULT_MINUTES) \
 		-faults.seconds=$(FAULT_SECONDS) -faults.seed=$(SEED) -faults.record=$(CURDIR)/build/pairs.json

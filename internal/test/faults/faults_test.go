@@ -29,6 +29,7 @@ var (
 	minutes   = flag.Float64("faults.minutes", 0, "how long each scenario is tried; 0: until all is tried")
 	pairs     = flag.Bool("faults.pairs", false, "try pairs of faults")
 	seconds   = flag.Int("faults.seconds", 0, "how many second faults are tried for each first one; 0: all")
+	near      = flag.Int("faults.near", 0, "above 0: pairs only where a client replaces its znode, the second fault within so many steps of the first")
 	triples   = flag.Int("faults.triples", 0, "how many sequences of three faults are drawn for each scenario")
 	seed      = flag.Uint64("faults.seed", 1, "of what is drawn")
 	record    = flag.String("faults.record", "", "a file that remembers which pairs were tried, so that the next run resumes")
@@ -104,7 +105,7 @@ func wanted(s Scenario) bool {
 // part tries a part of the schedules, and prints its tally.
 func part(t *testing.T, mode string, scenario Scenario) {
 	defer random.None()()
-	s := Search{Scenario: scenario.Name, Every: bubble.Few(4**every, *every), Kinds: *kinds, Seed: *seed, Vary: *vary, Most: *failures, Seconds: *seconds, Done: map[string]bool{}}
+	s := Search{Scenario: scenario.Name, Every: bubble.Few(4**every, *every), Kinds: *kinds, Seed: *seed, Vary: *vary, Most: *failures, Seconds: *seconds, Near: *near, Done: map[string]bool{}}
 	if _, err := fmt.Sscanf(*shard, "%d/%d", &s.Shard, &s.Of); err != nil {
 		t.Fatal(err)
 	}
@@ -274,6 +275,21 @@ func TestBatchesHappen(t *testing.T) {
 		}
 		if len(r.Wrong) > 0 || r.Batches == 0 || refused == 0 {
 			t.Errorf("%s: %d batches, %d operations of them to refuse; %s\n%s", name, r.Batches, refused, strings.Join(r.Wrong, "\n"), r.Trace)
+		}
+	}
+}
+
+// TestReplacementsHappen checks that the scenarios for asynchronous release
+// replace a znode, and that pairs are tried there.
+func TestReplacementsHappen(t *testing.T) {
+	defer random.None()()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for name, want := range map[string]bool{"async": true, "async-alone": true, "mutex": false} {
+		r := Schedule{Scenario: name}.Run(t, 0)
+		near := replacing(r.Moments, 2)
+		replaces := sim.Moment{Client: 0, Point: sim.Sent, Op: "multi", N: 1}
+		if got := slices.ContainsFunc(near, func(m sim.Seen) bool { return m.Moment == replaces }); got != want || got != (len(near) > 0) || len(near) > len(r.Moments)/3 {
+			t.Errorf("%s: a multi replaces a znode: %t; moments: %v", name, got, near)
 		}
 	}
 }

@@ -126,3 +126,20 @@ func later(moments []sim.Seen, i int) bool {
 	}
 	return near >= 6 && after >= 6 // two clients, three points each
 }
+
+// replacing returns the moments of a run at which a znode is replaced: from a
+// few moments before a client sends a delete and a create in one transaction to
+// some moments after that.
+func replacing(moments []sim.Seen, some int) (near []sim.Seen) {
+	for i, m := range moments {
+		around := moments[max(0, i-some):min(i+before+1, len(moments))]
+		if slices.ContainsFunc(around, func(o sim.Seen) bool { return slices.Contains(o.Batch, "delete") && slices.Contains(o.Batch, "create") }) {
+			near = append(near, m)
+		}
+	}
+	return near
+}
+
+// before is how many moments before a replacement belong to it: those of the
+// request before.
+const before = 4

@@ -22,6 +22,7 @@ type Search struct {
 	Vary      uint64          // see Schedule.Run
 	Most      int             // it ends after so many failures
 	Seconds   int             // for each first fault, how many second ones are tried, drawn at random; 0: all
+	Near      int             // above 0: pairs only where a znode is replaced, the second within so many moments of the first
 	Until     time.Time       // zero: until all are tried
 	Done      map[string]bool // the first faults of pairs that were tried before
 	Note      func(First)     // is told of each first fault whose pairs were tried
@@ -140,12 +141,16 @@ func number(seed uint64, f sim.Fault) uint64 {
 func (s *Search) ours(number uint64) bool { return int(number%uint64(s.Of)) == s.Shard }
 
 // Pairs tries, for every fault at every moment, every fault at every moment
-// after it in the run that has the first one. The first faults are tried in the
-// order of the seed.
+// after it in the run that has the first one, or those of Near. The first
+// faults are tried in the order of the seed.
 func (s *Search) Pairs(t *testing.T) Tally {
 	end := s.begin(t)
 	base := s.run()
-	firsts := singles(base.Plan, base.Moments, true)
+	moments := base.Moments
+	if s.Near > 0 {
+		moments = replacing(moments, s.Near)
+	}
+	firsts := singles(base.Plan, moments, true)
 	s.tally.Firsts = len(firsts)
 	slices.SortFunc(firsts, func(a, b sim.Fault) int { return cmp.Compare(number(s.Seed, a), number(s.Seed, b)) })
 	for _, first := range firsts {
@@ -191,7 +196,11 @@ func (s *Search) after(r *sim.Result, faults ...sim.Fault) []sim.Fault {
 	if from < 0 {
 		return nil
 	}
-	return singles(r.Plan, r.Moments[from:], true)
+	moments := r.Moments[from:]
+	if s.Near > 0 {
+		moments = moments[:min(s.Near, len(moments))]
+	}
+	return singles(r.Plan, moments, true)
 }
 
 // Triples draws n sequences of three faults.
