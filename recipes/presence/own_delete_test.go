@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -78,6 +79,44 @@ func TestADeleteOfItsOwnThatComesLate(t *testing.T) {
 		bubble.Await(t, "the delete", late.Hit())
 		ill.Store(false)
 		net.Drop()
+		awaitState(t, n, presence.Standing)
+		if err := w.Session(c).Delete(t.Context(), path, before.Version); !errors.Is(err, zk.ErrBadVersion) { // as the late one does
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		standing(t, w, c, n, "a")
+	})
+}
+
+// The same, and the data that are to be written are too large: those before
+// them are written.
+func TestADeleteOfItsOwnThatComesLateAndDataTooLarge(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, net := w.Connect("ours"), w.ClientNet("ours")
+		var ill atomic.Bool
+		n := announce(t, c, path, "a", presence.WithYield(), presence.WithHealthCheck(100*time.Millisecond, func(context.Context) error {
+			if ill.Load() {
+				return errors.New("ill")
+			}
+			return nil
+		}))
+		before, _ := w.Stat(path)
+		late := testutil.NewFault(testutil.Match{Op: testutil.OpDelete}, testutil.Hold(nil))
+		look := testutil.NewFault(testutil.Match{Op: testutil.OpGetData}, testutil.DelayReply(10*time.Millisecond))
+		defer net.Control(func(r testutil.Request) testutil.Action {
+			if late.Count() > 0 {
+				return look.Control(r)
+			}
+			return late.Control(r)
+		})()
+		ill.Store(true)
+		bubble.Await(t, "the delete", late.Hit())
+		ill.Store(false)
+		net.Drop()
+		bubble.Await(t, "the look", look.Hit())
+		if err := n.Set(t.Context(), make([]byte, 2<<20)); !errors.Is(err, framework.ErrTooLarge) {
+			t.Error(err)
+		}
 		awaitState(t, n, presence.Standing)
 		if err := w.Session(c).Delete(t.Context(), path, before.Version); !errors.Is(err, zk.ErrBadVersion) { // as the late one does
 			t.Error(err)

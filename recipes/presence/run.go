@@ -361,8 +361,9 @@ func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
 				n.rest(sess, z.changed, unclear)
 				return true
 			case isRefusal(err):
-				n.refuse(set, err)
-				n.life.late = write{}
+				if !n.refuse(set, err) { // no data are accepted
+					n.life.late = write{}
+				}
 				return true
 			}
 			n.pause(sess, n.life.unclear.NextBackOff(), false)
