@@ -323,9 +323,9 @@ func (n *Node) wait(sess *framework.Session, z znode) (again bool) {
 // reports whether to look at it.
 //
 // It writes only right after the znode was read as its own on this connection,
-// behind a sync. Later the znode of that version may be another session's: an event can be
-// lost. A znode that a request whose answer was lost may still change or delete
-// is written again, so that this request is refused.
+// behind a sync. Later the znode of that version may be another session's: an
+// event can be lost. A znode that a request whose answer was lost may still
+// change or delete is written again, so that this request is refused.
 func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
 	unsure := n.life.late == write{sess.ID(), z.stat.Version}
 	if !unsure {
