@@ -78,8 +78,7 @@ func TestGroups(t *testing.T) {
 				if len(members) != 2 || members[1].Path != b.Path() {
 					t.Errorf("%+v", members)
 				}
-				w.Expire(c)
-				awaitState(t, b, presence.Pending)
+				expire(t, w, c, b)
 				if got := ids(t, h); got != "a" {
 					t.Errorf("%q: b is counted on trust", got)
 				}

@@ -54,6 +54,18 @@ func awaitState(t *testing.T, n *presence.Node, want presence.State) presence.St
 	return n.Status()
 }
 
+// expire ends the session of n, and waits until n knows. It may have made the
+// znode in the next one already.
+func expire(t *testing.T, w *bubble.World, c *framework.Client, n *presence.Node) {
+	t.Helper()
+	old := w.SessionID(c)
+	w.Expire(c)
+	bubble.AwaitTrue(t, "the end of the session", func() bool {
+		s := n.Status()
+		return s.State == presence.Pending || s.State == presence.Standing && s.Session != old
+	})
+}
+
 func closed(t *testing.T, w *bubble.World, n *presence.Node) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -82,14 +94,12 @@ func TestANodeStandsInEverySession(t *testing.T) {
 		n := announce(t, c, path, "one")
 		standing(t, w, c, n, "one")
 		for range 3 {
-			w.Expire(c)
-			awaitState(t, n, presence.Pending)
+			expire(t, w, c, n)
 			standing(t, w, c, n, "one")
 		}
 		must(t, n.Set(t.Context(), []byte("two")))
 		standing(t, w, c, n, "two")
-		w.Expire(c)
-		awaitState(t, n, presence.Pending)
+		expire(t, w, c, n)
 		standing(t, w, c, n, "two")
 		closed(t, w, n)
 		closed(t, w, n)
@@ -349,8 +359,7 @@ func TestYield(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.ConnectNext(), w.ConnectNext()
 		n := announce(t, c, path, "a", presence.WithYield())
-		w.Expire(c)
-		awaitState(t, n, presence.Pending)
+		expire(t, w, c, n)
 		standing(t, w, c, n, "a")
 		must(t, other.Delete(t.Context(), path, -1))
 		awaitState(t, n, presence.Removed)
@@ -423,8 +432,7 @@ func TestSequential(t *testing.T) {
 		n := announce(t, c, path, "a", presence.WithSequential())
 		m := announce(t, c, path, "b", presence.WithSequential())
 		standing(t, w, c, n, "a")
-		w.Expire(c)
-		awaitState(t, n, presence.Pending)
+		expire(t, w, c, n)
 		awaitState(t, m, presence.Pending)
 		standing(t, w, c, n, "a")
 		standing(t, w, c, m, "b")
@@ -466,8 +474,7 @@ func TestRefused(t *testing.T) {
 			}
 			stop()
 			standing(t, w, c, n, "a")
-			w.Expire(c)
-			awaitState(t, n, presence.Pending)
+			expire(t, w, c, n)
 			standing(t, w, c, n, "a")
 			for _, line := range logged.FilterMessage("presence changed").All() {
 				if err, _ := line.ContextMap()["error"].(string); (line.Level == zap.WarnLevel) != strings.Contains(err, "create") {
@@ -502,8 +509,7 @@ func TestEveryAnswerLost(t *testing.T) {
 					standing(t, w, c, n, "one")
 					must(t, n.Set(t.Context(), []byte("two")))
 					standing(t, w, c, n, "two")
-					w.Expire(c)
-					awaitState(t, n, presence.Pending)
+					expire(t, w, c, n)
 					standing(t, w, c, n, "two")
 					if names := w.Children("/services/billing"); len(names) != 1 {
 						t.Errorf("%v at request %d", names, at)
