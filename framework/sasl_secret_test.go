@@ -42,7 +42,7 @@ func TestNoSecretIsTold(t *testing.T) {
 				secrets[base64.StdEncoding.EncodeToString(answer.Password)] = true
 			}
 			if lie == "rspauth" && bytes.Contains(a.Frame, []byte("rspauth=")) {
-				copy(a.Frame[len(a.Frame)-4:], "0000")
+				a.Frame[len(a.Frame)-1] ^= 1
 			}
 			if lie == "cut" && a.Op == wire.OpSASL {
 				return tamper.Instead{Frame: a.Frame[:len(a.Frame)-3], HangUp: true}
