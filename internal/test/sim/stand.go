@@ -373,7 +373,8 @@ func (n *stander) untrue() string {
 		return say
 	case s.State == presence.Standing && n.Yield && n.cameBackLocked(path, z):
 		return say + ", which somebody had deleted"
-	case s.State == presence.Standing && z.exists && z.owner == now.ID() && s.Session == z.owner && n.payload(z.data) == n.wanted[len(n.wanted)-1]:
+	case s.State == presence.Standing && z.exists && z.owner == now.ID() && s.Session == z.owner &&
+		(n.payload(z.data) == n.wanted[len(n.wanted)-1] || z.by != z.owner): // what others write stays; see strangers
 		return ""
 	case s.State == presence.Taken && n.fixed() && z.exists && z.owner == s.Session && !n.ours(z.owner):
 		return ""
