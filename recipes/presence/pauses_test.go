@@ -57,6 +57,36 @@ func TestPausesGrow(t *testing.T) {
 	}
 }
 
+// A takeover that fails again and again is tried after such pauses as well. They
+// used not to grow.
+func TestPausesOfATakeoverGrow(t *testing.T) {
+	for _, code := range []testutil.Code{testutil.CodeNoAuth, testutil.CodeRequestTimeout} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			announce(t, w.ConnectNext(), path, "theirs")
+			c := w.Connect("ours")
+			var tries atomic.Int64
+			stop := w.ClientNet("ours").Control(func(r testutil.Request) testutil.Action {
+				if r.Op != testutil.OpMulti {
+					return testutil.Pass()
+				}
+				tries.Add(1)
+				return testutil.Fail(code)
+			})
+			n, err := presence.New(c, path, []byte("ours"), presence.WithTakeover(func([]byte) bool { return true }))
+			must(t, err)
+			must(t, n.Start())
+			time.Sleep(time.Minute)
+			soon := tries.Swap(0)
+			time.Sleep(time.Hour)
+			if later := tries.Load(); soon < 6 || soon > 30 || later < 180 || later > 380 {
+				t.Errorf("after %v: %d times in the first minute, %d in an hour", code, soon, later)
+			}
+			stop()
+			standing(t, w, c, n, "ours")
+		})
+	}
+}
+
 // A znode that has stood for a minute is back at once when somebody deletes it.
 // One that has not is back after pauses, which go on growing.
 func TestTheNextRemovalAfterAMinute(t *testing.T) {

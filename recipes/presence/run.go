@@ -298,12 +298,12 @@ func (n *Node) look(sess *framework.Session, path string) (again bool) {
 // wait waits for the end of another session's znode. It reports whether to look
 // at it.
 func (n *Node) wait(sess *framework.Session, z znode) (again bool) {
-	n.life.unclear.Reset()
-	n.life.refused.Reset()
 	n.tell(Status{State: Taken, Session: z.stat.EphemeralOwner, Data: z.data})
 	if n.cfg.takeover != nil && z.stat.EphemeralOwner != 0 && n.isMine(sess, z) {
 		return n.replace(sess, z)
 	}
+	n.life.unclear.Reset()
+	n.life.refused.Reset()
 	n.rest(sess, z.changed, n.keeper.interval(sess))
 	if !recheck.Happened(z.changed) {
 		return true
