@@ -205,9 +205,9 @@ func (c *core) askVersion(ctx context.Context, to server, limit time.Duration) (
 	if _, err := io.WriteString(conn, "srvr"); err != nil {
 		return 0, 0, err
 	}
-	line, err := bufio.NewReader(io.LimitReader(conn, 1024)).ReadString('\n')
+	line, err := bufio.NewReader(conn).ReadSlice('\n') // of what fits into its buffer
 	if err == nil {
-		_, err = fmt.Sscanf(line, "Zookeeper version: %d.%d.", &major, &minor)
+		_, err = fmt.Sscanf(string(line), "Zookeeper version: %d.%d.", &major, &minor)
 	}
 	return major, minor, err
 }

@@ -80,3 +80,21 @@ func TestStepIn(t *testing.T) {
 		}
 	}
 }
+
+// A follower hears of nothing once it is silenced, or has heard of the end.
+func TestAFollowerThatHasEnded(t *testing.T) {
+	for name, end := range map[string]func(f *follower){
+		"silenced": func(f *follower) { f.silence() },
+		"told":     func(f *follower) { f.tell(2, zk.EventNotWatching, "/a") },
+	} {
+		last := uint64(0)
+		f := &follower{on: func(order uint64, _ zk.EventType, _ string) { last = order }}
+		f.tell(1, zk.EventNodeCreated, "/a")
+		end(f)
+		before := last
+		f.tell(3, zk.EventNodeDeleted, "/a")
+		if before == 0 || last != before {
+			t.Errorf("%s: %d, and then %d", name, before, last)
+		}
+	}
+}
