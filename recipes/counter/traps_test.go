@@ -651,6 +651,20 @@ func TestACallerLeavesDuringAPause(t *testing.T) {
 	})
 }
 
+// What begins again does so after a pause of the client's retry policy.
+func TestThePauseBeforeABatchBeginsAgain(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		n := newCounter(t, w.ConnectNext(framework.WithRetry(retry.Forever(time.Second))))
+		add(t, n, 1, 1)
+		must(t, w.ConnectNext().Delete(t.Context(), path+"-receipts/"+w.Children(path + "-receipts")[0], -1))
+		began := time.Now()
+		add(t, n, 1, 2)
+		if took := time.Since(began); took < time.Second || took > 1500*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
 // A caller that leaves at any time of a first addition is told that it has
 // left, and not what an answer before that has said.
 func TestACallerLeavesAtAnyTime(t *testing.T) {

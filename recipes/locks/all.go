@@ -83,21 +83,15 @@ func ordered(acquirers []recipes.Acquirer) (groups [][]recipes.Acquirer, err err
 		}
 		group := parts[:n:n]
 		slices.SortStableFunc(group, func(a, b recipes.Acquirer) int {
-			order, together := recipes.CheckTogether(a, b)
-			if together != nil {
-				err = together
-			}
+			order, _ := recipes.CheckTogether(a, b)
 			return order
 		})
 		for i := range group {
 			for j := range i { // the sort has not compared each with each
-				if _, together := recipes.CheckTogether(group[j], group[i]); together != nil {
-					err = together
+				if _, err := recipes.CheckTogether(group[j], group[i]); err != nil {
+					return nil, err
 				}
 			}
-		}
-		if err != nil {
-			return nil, err
 		}
 		groups, parts = append(groups, group), parts[n:]
 	}

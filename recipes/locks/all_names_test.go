@@ -13,6 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
+	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // lettersOf returns the line at /app/letters of those who want letters, each
@@ -164,6 +165,32 @@ func TestAllOfNamesWaitsForNoneWithAnother(t *testing.T) {
 				}
 				granted++
 			}
+		}
+		w.NothingLeft("/app/letters")
+	})
+}
+
+// An All stands in line for the name that is busy, whichever it is. It does not
+// try again and again.
+func TestAllOfNamesStandsInLine(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
+		for _, held := range []string{"x", "y"} {
+			theirs := bubble.Acquire(t, t.Context(), lettersOf(t, b, held))
+			waiting := bubble.Acquiring(t.Context(), all(t, lettersOf(t, a, "x"), lettersOf(t, a, "y")))
+			time.Sleep(time.Second)
+			w.ResetRequests()
+			time.Sleep(time.Minute)
+			if n := w.Requests()[testutil.OpCreate]; n > 0 {
+				t.Errorf("%s is busy: %d creates in a minute", held, n)
+			}
+			bubble.Release(t, theirs)
+			released := time.Now()
+			g := bubble.Granted(t, waiting)
+			if took := g.At.Sub(released); took > 100*time.Millisecond {
+				t.Errorf("%s was busy: granted after %v", held, took)
+			}
+			bubble.Release(t, g.Lease)
 		}
 		w.NothingLeft("/app/letters")
 	})
