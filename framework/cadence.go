@@ -102,9 +102,10 @@ func (p *proof) longestTrip(margin time.Duration) (longest time.Duration) {
 // on taking as long as they do, and left is the time until the deadline:
 // whether each contact can be proven before the deadline that rests on the one
 // before it. last is when the latest heartbeat with two halves began, the zero
-// time if none is under way. next is when another one begins at the latest:
-// now, if that has passed, as after a time without holds.
-func (p *proof) lasts(now time.Time, left, margin time.Duration, last, next time.Time) bool {
+// time if none is under way, and waits whether its first half is not answered
+// yet. next is when another one begins at the latest: now, if that has passed,
+// as after a time without holds.
+func (p *proof) lasts(now time.Time, left, margin time.Duration, last time.Time, waits bool, next time.Time) bool {
 	r := p.trips.longest()
 	if r >= p.longestTrip(margin) {
 		return false
@@ -124,7 +125,7 @@ func (p *proof) lasts(now time.Time, left, margin time.Duration, last, next time
 				return second.at.Add(r)
 			case last.IsZero():
 				return now.Add(r)
-			case !last.Add(r).Before(now):
+			case waits && !last.Add(r).Before(now):
 				return last.Add(2 * r)
 			}
 			return next.Add(2 * r) // the second half under way began too early

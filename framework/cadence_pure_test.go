@@ -115,27 +115,29 @@ func TestLasts(t *testing.T) {
 		pending    []sentRequest
 		last, next time.Duration // last: 0 is none
 		want       time.Duration
+		answered   bool // the first half of last
 	}{
-		"only the next heartbeat":       {0, nil, nil, 0, time.Second, 3787500 * time.Microsecond},
-		"in a network that takes time":  {100 * ms, nil, nil, 0, time.Second, 3987500 * time.Microsecond},
-		"and more":                      {150 * ms, nil, nil, 0, time.Second, 4120312500},
-		"as much as may be":             {968421051, nil, nil, 0, 0, 600*ms + 3*968421051 + 2*time.Second + 70312500},
-		"too much":                      {968421052, nil, nil, 0, 0, never},
-		"a contact":                     {0, []contact{seen(-time.Second, -time.Second, 0)}, nil, 0, time.Second, 1787500 * time.Microsecond},
-		"a heartbeat just in time":      {0, []contact{seen(-time.Second, -time.Second, 0)}, nil, 0, 2212500 * time.Microsecond, 1787500 * time.Microsecond},
-		"and too late":                  {0, []contact{seen(-time.Second, -time.Second, 0)}, nil, 0, 2300 * ms, 5087500 * time.Microsecond},
-		"an old contact":                {150 * ms, []contact{seen(-2500*ms, -2400*ms, 0)}, nil, 0, 100 * ms, 970312500},
-		"with a heartbeat under way":    {150 * ms, []contact{seen(-2500*ms, -2400*ms, 0)}, nil, -50 * ms, 100 * ms, 920312500},
-		"that comes too early":          {150 * ms, []contact{seen(-2000*ms, -1900*ms, 0)}, nil, -40 * ms, 100 * ms, 1080312500},
-		"reported, and R1 is under way": {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 3), 0, time.Second, 720312500},
-		"R1 was sent before":            {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 2), 0, time.Second, 820312500},
-		"what is under way is no R1":    {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(firstOnly, 3), 0, time.Second, 820312500},
-		"reported, R1 comes":            {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, nil, -50 * ms, 100 * ms, 920312500},
-		"R1 alone comes first":          {150 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2500*ms, -2400*ms, 0)}, nil, 0, 100 * ms, 1120312500},
-		"after the shortest interval":   {300 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2300*ms, -2200*ms, 0)}, nil, 0, 100 * ms, 1520312500},
-		"one that is due comes now":     {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 2), -time.Second, -500 * ms, 970312500},
-		"a contact is under way":        {150 * ms, nil, []sentRequest{{at: at(-2 * time.Second)}}, 0, 100 * ms, 1120312500},
-		"a whole one before":            {150 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2500*ms, -2400*ms, 0)}, nil, -time.Second, 100 * ms, 1070312500},
+		"only the next heartbeat":       {0, nil, nil, 0, time.Second, 3787500 * time.Microsecond, false},
+		"in a network that takes time":  {100 * ms, nil, nil, 0, time.Second, 3987500 * time.Microsecond, false},
+		"and more":                      {150 * ms, nil, nil, 0, time.Second, 4120312500, false},
+		"as much as may be":             {968421051, nil, nil, 0, 0, 600*ms + 3*968421051 + 2*time.Second + 70312500, false},
+		"too much":                      {968421052, nil, nil, 0, 0, never, false},
+		"a contact":                     {0, []contact{seen(-time.Second, -time.Second, 0)}, nil, 0, time.Second, 1787500 * time.Microsecond, false},
+		"a heartbeat just in time":      {0, []contact{seen(-time.Second, -time.Second, 0)}, nil, 0, 2212500 * time.Microsecond, 1787500 * time.Microsecond, false},
+		"and too late":                  {0, []contact{seen(-time.Second, -time.Second, 0)}, nil, 0, 2300 * ms, 5087500 * time.Microsecond, false},
+		"an old contact":                {150 * ms, []contact{seen(-2500*ms, -2400*ms, 0)}, nil, 0, 100 * ms, 970312500, false},
+		"with a heartbeat under way":    {150 * ms, []contact{seen(-2500*ms, -2400*ms, 0)}, nil, -50 * ms, 100 * ms, 920312500, false},
+		"that comes too early":          {150 * ms, []contact{seen(-2000*ms, -1900*ms, 0)}, nil, -40 * ms, 100 * ms, 1080312500, false},
+		"reported, and R1 is under way": {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 3), 0, time.Second, 720312500, false},
+		"R1 was sent before":            {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 2), 0, time.Second, 820312500, false},
+		"what is under way is no R1":    {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(firstOnly, 3), 0, time.Second, 820312500, false},
+		"reported, R1 comes":            {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, nil, -50 * ms, 100 * ms, 920312500, false},
+		"reported, R1 is too early":     {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 2), -120 * ms, 100 * ms, 1070312500, true},
+		"R1 alone comes first":          {150 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2500*ms, -2400*ms, 0)}, nil, 0, 100 * ms, 1120312500, false},
+		"after the shortest interval":   {300 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2300*ms, -2200*ms, 0)}, nil, 0, 100 * ms, 1520312500, false},
+		"one that is due comes now":     {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 2), -time.Second, -500 * ms, 970312500, false},
+		"a contact is under way":        {150 * ms, nil, []sentRequest{{at: at(-2 * time.Second)}}, 0, 100 * ms, 1120312500, false},
+		"a whole one before":            {150 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2500*ms, -2400*ms, 0)}, nil, -time.Second, 100 * ms, 1070312500, false},
 	} {
 		p := sixSeconds(tt.trip)
 		p.contacts, p.pending = tt.contacts, tt.pending
@@ -143,7 +145,7 @@ func TestLasts(t *testing.T) {
 		if tt.last != 0 {
 			last = at(tt.last)
 		}
-		lasts := func(left time.Duration) bool { return p.lasts(now, left, margin, last, at(tt.next)) }
+		lasts := func(left time.Duration) bool { return p.lasts(now, left, margin, last, !tt.answered, at(tt.next)) }
 		if lasts(tt.want-1) || tt.want < never && !lasts(tt.want) {
 			for least := time.Duration(0); ; least += 100 * time.Microsecond {
 				if least > 7*time.Second || lasts(least) {

@@ -37,6 +37,12 @@ func (h *heartbeats) underWaySince() time.Time {
 	return time.Time{}
 }
 
+// waits reports whether the first half of that heartbeat is not answered yet.
+func (h *heartbeats) waits() bool {
+	i := slices.IndexFunc(h.underWay, func(b *beat) bool { return b.whole && b.sent.Equal(h.underWaySince()) })
+	return i >= 0 && h.underWay[i].first.IsZero()
+}
+
 // beat is a heartbeat that is under way. Its fields are guarded by session.mu.
 type beat struct {
 	link      *link

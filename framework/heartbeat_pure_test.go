@@ -324,13 +324,17 @@ func TestHoldsAreToldInOrder(t *testing.T) {
 // The latest heartbeat with two halves counts.
 func TestUnderWaySince(t *testing.T) {
 	now := time.Now()
-	h := heartbeats{underWay: []*beat{{sent: now, whole: true}, {sent: now.Add(1), whole: true}, {sent: now.Add(2)}}}
-	if got := h.underWaySince(); !got.Equal(now.Add(1)) {
-		t.Errorf("%v", got.Sub(now))
+	h := heartbeats{underWay: []*beat{{sent: now, whole: true, first: now}, {sent: now.Add(1), whole: true}, {sent: now.Add(2), first: now}}}
+	if got := h.underWaySince(); !got.Equal(now.Add(1)) || !h.waits() {
+		t.Errorf("%v; it waits: %t", got.Sub(now), h.waits())
+	}
+	h.underWay[1].first = now.Add(2)
+	if h.waits() {
+		t.Error("its first half is answered, and it waits")
 	}
 	h.underWay = h.underWay[2:]
-	if got := h.underWaySince(); !got.IsZero() {
-		t.Errorf("%v, without any", got)
+	if got := h.underWaySince(); !got.IsZero() || h.waits() {
+		t.Errorf("%v, without any; it waits: %t", got, h.waits())
 	}
 }
 

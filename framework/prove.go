@@ -136,7 +136,7 @@ func (s *session) isProvenToLast() (bool, error) {
 		last = s.heartbeats.last
 	}
 	next := last.Add(s.proof.interval(s.margin))
-	return s.proof.lasts(now, s.timeout-elapsed(s.proven, now), s.margin, s.heartbeats.underWaySince(), next), nil
+	return s.proof.lasts(now, s.timeout-elapsed(s.proven, now), s.margin, s.heartbeats.underWaySince(), s.heartbeats.waits(), next), nil
 }
 
 // isFarAhead reports whether the deadline is so far away that it is not worth a
