@@ -57,8 +57,8 @@ func TestPausesGrow(t *testing.T) {
 	}
 }
 
-// A takeover that fails again and again is tried after such pauses as well. They
-// used not to grow.
+// A takeover that fails again and again is tried after such pauses as well.
+// They used not to grow.
 func TestPausesOfATakeoverGrow(t *testing.T) {
 	for _, code := range []testutil.Code{testutil.CodeNoAuth, testutil.CodeRequestTimeout} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
