@@ -133,12 +133,18 @@ func (l *ledger) granted(c call, t *holding) {
 			l.wrongLocked("%v was granted %v after anything that it may have waited for", t.who, wait)
 		}
 	}
+	began := c.seq
 	if l.expired[t.session] || l.isRemovedLocked(t) || l.closed[t.who.client] { // before the client heard of it
-		t.ends = c.seq
+		for _, o := range r.holdings {
+			if o.path == t.path && o.ends > 0 { // which it has handed on, without a request
+				began = min(began, o.ends)
+			}
+		}
+		t.ends = began
 	}
 	t.znode, t.fence = r.znode(t), r.written
 	r.holdings = append(r.holdings, t)
-	r.ops = append(r.ops, op{who: t.who, in: input{kind: acquire, id: t.id, root: t.root.id, znode: t.znode, shared: t.shared, permits: t.permits, token: t.token, order: known}, call: c.seq, ret: seq})
+	r.ops = append(r.ops, op{who: t.who, in: input{kind: acquire, id: t.id, root: t.root.id, znode: t.znode, shared: t.shared, permits: t.permits, token: t.token, order: known}, call: began, ret: seq})
 	delete(r.waiting, t.who)
 	l.passedLocked(t)
 	l.joinedLocked(c, t)
