@@ -138,6 +138,17 @@ func TestWritesBehindTheLastRequest(t *testing.T) {
 	}
 }
 
+// The memory for a write is kept for the next one, unless it is large.
+func TestMemoryThatIsKeptForWrites(t *testing.T) {
+	for size, kept := range map[int]bool{64 << 10: true, 64<<10 + 1: false} {
+		_, on := standing()
+		on.whole, on.behind = make([]byte, 0, size), []ownRequest{{op: wire.OpPing}}
+		if got := on.withBehind([]byte("frame")); len(got) <= len("frame") || (on.whole != nil) != kept {
+			t.Errorf("%d bytes: kept %t, want %t", size, on.whole != nil, kept)
+		}
+	}
+}
+
 // Frames that are cut off do no harm, and what made no sense once is the end.
 func TestFramesThatAreCutOff(t *testing.T) {
 	s, on := standing()

@@ -196,6 +196,27 @@ func TestAllOfNamesStandsInLine(t *testing.T) {
 	})
 }
 
+// While an All waits for its second name, another takes the first.
+func TestAllOfNamesWhoseFirstBecomesBusy(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := w.Connect("a"), w.Connect("b")
+		second := bubble.Acquire(t, t.Context(), lettersOf(t, b, "y"))
+		waiting := bubble.Acquiring(t.Context(), all(t, lettersOf(t, a, "x"), lettersOf(t, a, "y")))
+		time.Sleep(time.Second)
+		first := bubble.Acquire(t, t.Context(), lettersOf(t, b, "x"))
+		bubble.Release(t, second)
+		time.Sleep(time.Second)
+		bubble.Pending(t, waiting)
+		bubble.Release(t, bubble.Acquire(t, t.Context(), lettersOf(t, b, "y")), first)
+		l := bubble.Granted(t, waiting).Lease
+		if parts := len(l.Parts()); parts != 2 {
+			t.Errorf("%d parts", parts)
+		}
+		bubble.Release(t, l)
+		w.NothingLeft("/app/letters")
+	})
+}
+
 // An All of names whose ctx ends returns at once, also while it pauses between
 // two tries.
 func TestAllOfNamesReturnsWhenItsContextEnds(t *testing.T) {

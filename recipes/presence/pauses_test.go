@@ -149,6 +149,40 @@ func TestPausesBeginAnewBehindAnotherSession(t *testing.T) {
 	}
 }
 
+// So do they once the znode stands.
+func TestPausesBeginAnewOnceItStands(t *testing.T) {
+	for _, code := range []testutil.Code{testutil.CodeNoAuth, testutil.CodeRequestTimeout} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			c, other, net := w.Connect("ours"), w.ConnectNext(), w.ClientNet("ours")
+			n := announce(t, c, path, "a")
+			for range 5 {
+				time.Sleep(time.Minute + time.Second) // its removal is the first again
+				stop := net.Control(func(r testutil.Request) testutil.Action {
+					if r.Op == testutil.OpCreate && r.Path == path {
+						return testutil.Fail(code)
+					}
+					return testutil.Pass()
+				})
+				must(t, other.Delete(t.Context(), path, -1))
+				time.Sleep(10 * time.Minute)
+				stop()
+				standing(t, w, c, n, "a")
+				time.Sleep(time.Minute + time.Second)
+				once := testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Path: path}, testutil.Fail(code))
+				stop = net.Control(once.Control)
+				must(t, other.Delete(t.Context(), path, -1))
+				bubble.Await(t, "the create", once.Hit())
+				began := time.Now()
+				standing(t, w, c, n, "a")
+				if took := time.Since(began); took > 500*time.Millisecond {
+					t.Errorf("after %v: back after %v", code, took)
+				}
+				stop()
+			}
+		})
+	}
+}
+
 // A Node looks at its znode once in a session timeout, also while another
 // session has it: an event can be lost.
 func TestANodeLooksOncePerTimeout(t *testing.T) {
