@@ -156,8 +156,6 @@ func (s *session) onEvent(e zk.Event) {
 		}
 		s.trees.end(s.order.Add(1))
 		s.events.put(event{kind: connectionEnded})
-	case e.State == zk.StateExpired:
-		s.onExpired(errExpired)
 	}
 }
 
