@@ -121,6 +121,9 @@ func (p *proof) lasts(now time.Time, left, margin time.Duration, last time.Time,
 	provenBy := func(c contact) time.Time {
 		if c.reported != 0 {
 			switch second, ok := p.secondHalfOf(c); {
+			case ok && last.IsZero(): // it may be a heartbeat, which is not too close to the next one
+				soonest = later(soonest, second.at.Add(min(r, p.shortestInterval())))
+				return second.at.Add(r)
 			case ok:
 				return second.at.Add(r)
 			case last.IsZero():

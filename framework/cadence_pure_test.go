@@ -133,6 +133,7 @@ func TestLasts(t *testing.T) {
 		"what is under way is no R1":    {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(firstOnly, 3), 0, time.Second, 820312500, false},
 		"reported, R1 comes":            {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, nil, -50 * ms, 100 * ms, 920312500, false},
 		"reported, R1 is too early":     {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 2), -120 * ms, 100 * ms, 1070312500, true},
+		"R1 alone is under way":         {150 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2500*ms, -2400*ms, 0)}, second(anyTrip, 3), 0, 100 * ms, 1020312500, false},
 		"R1 alone comes first":          {150 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2500*ms, -2400*ms, 0)}, nil, 0, 100 * ms, 1120312500, false},
 		"after the shortest interval":   {300 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2300*ms, -2200*ms, 0)}, nil, 0, 100 * ms, 1520312500, false},
 		"one that is due comes now":     {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 2), -time.Second, -500 * ms, 970312500, false},
