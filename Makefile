@@ -47,7 +47,7 @@ race-processes: ## the rest of race, of which most runs processes in real time
 	$(RACE) -short -cpu 1 $(ZKR)
 
 .PHONY: processors
-processors: ## all tests on four processors, where events of one instant have another order, and all parts of what is random or long
+processors: ## all tests, and the whole of what is random or long, on four processors: events of one instant have another order there
 	ZKR_WHOLE=1 $(GO) test -count=1 -timeout $(TIMEOUT) -cpu 4 ./...
 
 # Files with the tests of ring 3. In a package in virtual time those import testutil/apache: its other tests need no server. Neither do
@@ -112,7 +112,7 @@ FAULT_MINUTES ?= 60
 FAULT_SECONDS ?= 0
 
 .PHONY: faults
-faults: ## every fault at every step of all scenarios, pairs where a znode is replaced, all pairs for FAULT_MINUTES (60) per recipe, triples; resumes; names what it leaves out
+faults: ## every fault at every step of all scenarios, some pairs where asynchronous release replaces a znode, pairs for FAULT_MINUTES (60) per recipe, triples; resumes; names what it leaves out
 	$(GO) test ./internal/test/faults -count=1 -timeout 0 -run 'TestSingles$$' -v -faults.every=1 -faults.scenarios=all
 	$(GO) test ./internal/test/faults -count=1 -timeout 0 -run 'TestPairs$$' -v -faults.pairs -faults.scenarios='async(-alone)?' -faults.near=12 \
 		-faults.seconds=40 -faults.seed=$(SEED)

@@ -103,8 +103,8 @@ func (p *proof) longestTrip(margin time.Duration) (longest time.Duration) {
 // whether each contact can be proven before the deadline that rests on the one
 // before it. last is when the latest heartbeat with two halves began, the zero
 // time if none is under way, and waits whether its first half is not answered
-// yet. next is when another one begins at the latest: now, if that has passed,
-// as after a time without holds.
+// yet. next is when another one begins at the latest. If that has passed, as
+// after a time without holds, it is now.
 func (p *proof) lasts(now time.Time, left, margin time.Duration, last time.Time, waits bool, next time.Time) bool {
 	r := p.trips.longest()
 	if r >= p.longestTrip(margin) {
@@ -121,7 +121,7 @@ func (p *proof) lasts(now time.Time, left, margin time.Duration, last time.Time,
 	provenBy := func(c contact) time.Time {
 		if c.reported != 0 {
 			switch second, ok := p.secondHalfOf(c); {
-			case ok && last.IsZero(): // it may be a heartbeat, which is not too close to the next one
+			case ok && last.IsZero(): // perhaps a heartbeat that is a second half alone: the next one keeps its distance
 				soonest = later(soonest, second.at.Add(min(r, p.shortestInterval())))
 				return second.at.Add(r)
 			case ok:

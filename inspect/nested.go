@@ -13,7 +13,7 @@ var nestedData = regexp.MustCompile(`^\S+ pid [1-9][0-9]*: .+ parent=0x([1-9a-f]
 // parentIn returns the parent that data names, and 0 if data has not exactly
 // the form that zkr writes.
 func parentIn(data []byte) int64 {
-	if !bytes.Contains(data, []byte(" parent=0x")) { // a second for 6 MB of other data with the expression alone
+	if !bytes.Contains(data, []byte(" parent=0x")) { // the expression alone would take a second for 6 MB of other data
 		return 0
 	}
 	found := nestedData.FindSubmatch(data)

@@ -56,9 +56,10 @@
 //   - Somebody writes without a version, as SharedCount's setCount does. That
 //     overwrites additions of ours.
 //   - If somebody deletes the znode, the count begins at [WithInitial] again.
-//     Versions also begin at 0 again. If the new znode is at the version that
-//     this process knows, within a second, or while its server lags, a write
-//     waits for a connection or an AddOnce is repeated, the old count goes on.
+//     Versions also begin at 0 again. If the new znode reaches the version
+//     that this process knows within a second, the old count goes on. That time
+//     is longer while the server of this process lags, a write waits for a
+//     connection, or an AddOnce is repeated.
 //   - If somebody deletes a receipt, an addition that is under way is
 //     MaybeApplied. If somebody deletes the markers in <path>-once, their ids
 //     are forgotten.

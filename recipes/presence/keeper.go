@@ -196,8 +196,8 @@ func (g *guard) run(s *framework.Session, path string) {
 	}
 }
 
-// remove removes the znode if it is still the session's. What the watch was set
-// with may be older than a delete whose answer was lost.
+// remove removes the znode if it is still the session's. It notes a delete that
+// may be executed late.
 func (g *guard) remove(s *framework.Session, path string) {
 	found, stat, err := statNow(s, path)
 	if err == nil && found && stat.EphemeralOwner == g.session {

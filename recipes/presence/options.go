@@ -72,10 +72,11 @@ func WithYield() Option { return option(func(c *config) { c.yield = true }) }
 // finds its name Taken, or Removed if it has WithYield. mine must not change
 // old, and runs on a goroutine of its own.
 //
-// When mine has returned true, the old znode is read once more. ZooKeeper
-// checks no czxid. If the old znode goes within the round trip and another one
-// is made, which has the same version, that one is replaced. So this is off by
-// default: the name is waited for.
+// When mine has returned true, the Node reads the old znode again, and replaces
+// it only if it has not changed. ZooKeeper checks no czxid. If the old znode is
+// deleted between that read and the transaction, and another one of the same
+// version is made, that one is replaced. So this is off by default: the name is
+// waited for.
 // For New.
 func WithTakeover(mine func(old []byte) bool) Option {
 	return option(func(c *config) {

@@ -187,18 +187,18 @@ func (n *Node) noteLate(sess *framework.Session, version int32, err error) {
 	}
 }
 
-// writes reports whether the outcome of a look may be a write. Then a sync has
-// to come before it. A member that lags may not know yet that the Node's znode
+// writes reports whether a look may lead to a write. Then a sync has to come
+// before the look. A member that lags may not know yet that the Node's znode
 // was deleted, by somebody else or by a request whose answer was lost, and that
-// the znode of that version is another session's by now.
+// another session owns a znode of the same version by now.
 func (n *Node) writes(sess *framework.Session) bool {
 	id := sess.ID()
 	_, _, set := n.pending()
 	return set && n.life.in == id || n.life.sent[id] || n.life.late.session == id
 }
 
-// statNow returns the stat of a znode behind a sync, as has to come before a
-// delete.
+// statNow returns the stat of a znode after a sync: see writes. Each delete
+// needs that.
 func statNow(sess *framework.Session, path string) (found bool, stat *zk.Stat, err error) {
 	if err = sess.Sync(background, path); err != nil {
 		return false, nil, err
@@ -332,10 +332,11 @@ func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
 		n.onStanding(sess, *z)
 	}
 	checked, interval := time.Now(), n.keeper.interval(sess)
-	read := z.synced // just now
+	read := z.synced // just now, on this connection, after a sync
 	for n.may(sess) {
 		if !sess.Connected() {
 			n.rest(sess, nil, 0)
+			read = false
 			continue
 		}
 		if recheck.Happened(z.changed) {
@@ -343,6 +344,7 @@ func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
 			if !ok {
 				return true
 			}
+			read = false
 			z.changed = resumed // which says nothing of an event that was lost before
 		}
 		if data, set, ok := n.pending(); ok || unsure {
@@ -361,7 +363,7 @@ func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
 				n.rest(sess, z.changed, unclear)
 				return true
 			case isRefusal(err):
-				if !n.refuse(set, err) { // no data are accepted
+				if !n.refuse(set, err) { // no other data are wanted
 					n.life.late = write{}
 				}
 				return true

@@ -43,7 +43,7 @@ func (n *Node) replace(sess *framework.Session, z znode) (again bool) {
 	if !n.may(sess) || recheck.Happened(z.changed) {
 		return true
 	}
-	// The user's answer was about what was read some time ago.
+	// The user has judged what was read some time ago.
 	switch found, stat, err := statNow(sess, n.path); {
 	case err != nil:
 		n.fail(sess, err)

@@ -87,8 +87,8 @@ func New(c *framework.Client, path string, opts ...Option) (*RWLock, error) {
 // Acquire returns another lease at once. With one that carries a write lease it
 // downgrades: the read lease has a znode of its own, which stands where the
 // write's does and keeps that place when the write lease is released, so that
-// no waiting writer gets in between. It has the write lease's token. That costs
-// a create and a list, in one round trip, and a read.
+// no waiting writer gets in between. It has the write lease's token. A
+// downgrade costs two round trips: a create with a list, and a read.
 func (rw *RWLock) Reader() recipes.Acquirer { return rw.read }
 
 // Writer returns an Acquirer for writing, alone.

@@ -39,7 +39,7 @@ func EachRefused(t *testing.T, prepare func(t *testing.T, w *World) (*framework.
 				return testutil.FailOperation(left, testutil.CodeNoAuth)
 			})
 			err := call(t.Context())
-			synctest.Wait() // also what the call leaves behind is counted
+			synctest.Wait() // what the call leaves behind counts as well
 			stop()
 			switch {
 			case !more && err != nil:

@@ -241,8 +241,8 @@ func (w *world) written(path string) bool {
 }
 
 // writtenUnheard writes to the znode of a waiter. A holder would not hear then
-// that its znode is removed. So it is not removed if the waiter has become a
-// holder meanwhile: the operator may have had no connection.
+// that its znode is removed. If the waiter has become a holder meanwhile, while
+// the operator had no connection, removed leaves the znode.
 func (w *world) writtenUnheard(path string) (done bool) {
 	if w.ledger.holds(path) {
 		return false

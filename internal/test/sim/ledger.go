@@ -136,7 +136,7 @@ func (l *ledger) granted(c call, t *holding) {
 	began := c.seq
 	if l.expired[t.session] || l.isRemovedLocked(t) || l.closed[t.who.client] { // before the client heard of it
 		for _, o := range r.holdings {
-			if o.path == t.path && o.ends > 0 { // which it has handed on, without a request
+			if o.path == t.path && o.ends > 0 { // the client has handed it on, without a request
 				began = min(began, o.ends)
 			}
 		}
@@ -257,8 +257,8 @@ func (l *ledger) expire(id int64) {
 	l.log("expire %#x: %v", id, err)
 }
 
-// remove records that somebody else is about to remove a znode, which may take
-// until done.
+// remove records that somebody else is about to remove a znode. It may be
+// removed until done is called.
 func (l *ledger) remove(path string) (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

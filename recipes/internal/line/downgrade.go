@@ -80,7 +80,8 @@ func (s *Share) claimWith(ctx context.Context, c *contender) (*grant, error) {
 	if _, err := c.queue.rule.members(c.children); err != nil {
 		return nil, err
 	}
-	// Its name in the list would not do: somebody else may have made it again.
+	// That the list has the name is not enough: somebody else may have made a
+	// znode of that name again.
 	found, stat, err := c.sess.Exists(ctx, child(c.queue.dir, s.grant.name))
 	if err != nil {
 		return nil, err
