@@ -12,8 +12,9 @@
 // # What is promised
 //
 //   - A [Node] never deletes or writes the znode of another client, except with
-//     [WithTakeover], and in the window below. If another session has the name, the Node is [Taken]. It
-//     gets the name within a round trip of that session's end.
+//     [WithTakeover], and in the window below. If another session has the name,
+//     the Node is [Taken]. It gets the name within a round trip of that
+//     session's end.
 //   - An earlier session of this client may have left a znode, for example
 //     because the answer to a create was lost. The Node then closes that
 //     session by its id and password, which removes exactly its znodes. If no
@@ -25,15 +26,15 @@
 //   - [Standing] is the last known state. It is no lease: the ensemble may have
 //     expired the session since. For exclusion use a lock.
 //
-// One window remains, because ZooKeeper cannot check a czxid. Before a delete or
-// a write the Node syncs, and reads its znode on the same connection. It goes
-// on only if its session owns the znode, at that version. The request hits the
-// znode of another session only if all of this happens between the sync and the
-// request: somebody deletes the Node's znode, another session creates one with
-// the same name, and that one has the same version. Set does not take that for
-// a success. [WithTakeover] has the same window. In theory a server can also
-// execute a request long after its connection has ended, which makes the window
-// longer.
+// One window remains, because ZooKeeper cannot check a czxid. Before a delete
+// or a write the Node syncs, and reads its znode on the same connection. It
+// goes on only if its session owns the znode, at that version. The request hits
+// the znode of another session only if all of this happens between the sync and
+// the request: somebody deletes the Node's znode, another session creates one
+// with the same name, and that one has the same version. Set does not take that
+// for a success. [WithTakeover] has the same window. In theory a server can
+// also execute a request long after its connection has ended, which makes the
+// window longer.
 //
 // # Costs
 //
@@ -49,4 +50,5 @@
 // also reads its znode about once per session timeout. All Nodes of a client
 // together make at most about sixteen such reads per session timeout. Set costs
 // a sync, a read, a write and a read. Close costs a sync, a read and a delete.
+// A takeover costs a sync, a read and a transaction.
 package presence

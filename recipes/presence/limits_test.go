@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -188,5 +189,31 @@ func TestClientsSpread(t *testing.T) {
 		if sum != all || most > all/3 {
 			t.Errorf("%d creates, %d of them within 100ms", sum, most)
 		}
+	})
+}
+
+// Data that are too large for a takeover are refused, and those before them are
+// written.
+func TestATakeoverWithDataTooLarge(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		ours, other := w.Connect("ours"), w.ConnectNext()
+		announce(t, other, path, "theirs")
+		asked, answer := make(chan struct{}, 1), make(chan struct{})
+		n, err := presence.New(ours, path, []byte("ours"), presence.WithTakeover(func([]byte) bool {
+			asked <- struct{}{}
+			<-answer
+			return true
+		}))
+		must(t, err)
+		must(t, n.Start())
+		bubble.Await(t, "the question", asked)
+		set := make(chan error, 1)
+		go func() { set <- n.Set(t.Context(), make([]byte, 2<<20)) }()
+		synctest.Wait()
+		close(answer)
+		if err := bubble.Await(t, "Set", set); !errors.Is(err, framework.ErrTooLarge) {
+			t.Error(err)
+		}
+		standing(t, w, ours, n, "ours")
 	})
 }

@@ -58,11 +58,11 @@ func TestPausesGrow(t *testing.T) {
 }
 
 // A takeover that fails again and again is tried after such pauses as well.
-// They used not to grow.
+// They used not to grow. The end of the other session ends a pause.
 func TestPausesOfATakeoverGrow(t *testing.T) {
 	for _, code := range []testutil.Code{testutil.CodeNoAuth, testutil.CodeRequestTimeout} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
-			announce(t, w.ConnectNext(), path, "theirs")
+			theirs := announce(t, w.ConnectNext(), path, "theirs")
 			c := w.Connect("ours")
 			var tries atomic.Int64
 			stop := w.ClientNet("ours").Control(func(r testutil.Request) testutil.Action {
@@ -81,8 +81,13 @@ func TestPausesOfATakeoverGrow(t *testing.T) {
 			if later := tries.Load(); soon < 6 || soon > 30 || later < 180 || later > 380 {
 				t.Errorf("after %v: %d times in the first minute, %d in an hour", code, soon, later)
 			}
-			stop()
+			must(t, theirs.Close(t.Context()))
+			began := time.Now()
 			standing(t, w, c, n, "ours")
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("after %v: the name was free for %v", code, took)
+			}
+			stop()
 		})
 	}
 }

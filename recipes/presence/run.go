@@ -122,16 +122,17 @@ func (n *Node) rest(sess *framework.Session, changed <-chan struct{}, d time.Dur
 	}
 }
 
-// pause waits for d. If orSet is true, a Set ends it.
-func (n *Node) pause(sess *framework.Session, d time.Duration, orSet bool) {
+// pause waits for d. It ends earlier when changed, unless that is nil, is
+// closed, and, if orSet is true, at a Set.
+func (n *Node) pause(sess *framework.Session, changed <-chan struct{}, d time.Duration, orSet bool) {
 	_, before := n.wanted()
-	for until := time.Now().Add(d); n.may(sess); {
+	for until := time.Now().Add(d); n.may(sess) && !recheck.Happened(changed); {
 		_, set := n.wanted()
 		left := time.Until(until)
 		if left <= 0 || orSet && set != before {
 			return
 		}
-		n.rest(sess, nil, left)
+		n.rest(sess, changed, left)
 	}
 }
 
@@ -151,11 +152,11 @@ func (n *Node) make(sess *framework.Session) {
 		n.follow(sess, n.path)
 	case errors.Is(err, zk.ErrNoNode):
 		if err = n.keeper.makeDir(n, sess, dir, times); err != nil {
-			n.fail(sess, err)
+			n.fail(sess, nil, err)
 		}
 	case errors.Is(err, framework.ErrTooLarge) && n.refuse(set, err):
 	default:
-		n.fail(sess, err)
+		n.fail(sess, nil, err)
 	}
 }
 
@@ -207,8 +208,8 @@ func statNow(sess *framework.Session, path string) (found bool, stat *zk.Stat, e
 }
 
 // fail tells why a request has failed, and waits until the next one may be
-// made.
-func (n *Node) fail(sess *framework.Session, err error) {
+// made, or until changed, unless that is nil, is closed.
+func (n *Node) fail(sess *framework.Session, changed <-chan struct{}, err error) {
 	if !n.may(sess) {
 		return
 	}
@@ -220,7 +221,7 @@ func (n *Node) fail(sess *framework.Session, err error) {
 	if refusal {
 		pauses = n.life.refused
 	}
-	n.pause(sess, pauses.NextBackOff(), true)
+	n.pause(sess, changed, pauses.NextBackOff(), true)
 }
 
 // isRefusal reports whether err is an answer of the ensemble, or an argument
@@ -260,7 +261,7 @@ func (n *Node) look(sess *framework.Session, path string) (again bool) {
 	var err error
 	if z.synced {
 		if err = sess.Sync(background, path); err != nil {
-			n.fail(sess, err)
+			n.fail(sess, nil, err)
 			return false
 		}
 	}
@@ -271,7 +272,7 @@ func (n *Node) look(sess *framework.Session, path string) (again bool) {
 		n.onMissing(sess)
 		return false
 	case err != nil:
-		n.fail(sess, err)
+		n.fail(sess, nil, err)
 		return false
 	case z.stat.EphemeralOwner == sess.ID():
 		return n.attend(sess, &z)
@@ -368,7 +369,7 @@ func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
 				}
 				return true
 			}
-			n.pause(sess, n.life.unclear.NextBackOff(), false)
+			n.pause(sess, nil, n.life.unclear.NextBackOff(), false)
 			return true
 		}
 		n.rest(sess, z.changed, max(unclear, interval-time.Since(checked)))
@@ -410,7 +411,7 @@ func (n *Node) onMissing(sess *framework.Session) {
 		return
 	}
 	if err := sess.Sync(background, n.path); err != nil || sess.Err() != nil {
-		n.fail(sess, err)
+		n.fail(sess, nil, err)
 		return
 	}
 	n.life.in = 0
@@ -424,5 +425,5 @@ func (n *Node) onMissing(sess *framework.Session) {
 		n.life.removed.Reset()
 		return
 	}
-	n.pause(sess, n.life.removed.NextBackOff(), false)
+	n.pause(sess, nil, n.life.removed.NextBackOff(), false)
 }

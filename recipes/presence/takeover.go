@@ -38,7 +38,7 @@ func (n *Node) isMine(sess *framework.Session, z znode) bool {
 // transaction. If the answer is lost, the next look shows whose the znode is.
 func (n *Node) replace(sess *framework.Session, z znode) (again bool) {
 	if time.Since(n.life.stood) < calm { // it was ours a moment ago: two owners may be at odds
-		n.pause(sess, n.life.removed.NextBackOff(), false)
+		n.pause(sess, z.changed, n.life.removed.NextBackOff(), false)
 	}
 	if !n.may(sess) || recheck.Happened(z.changed) {
 		return true
@@ -46,7 +46,7 @@ func (n *Node) replace(sess *framework.Session, z znode) (again bool) {
 	// The user has judged what was read some time ago.
 	switch found, stat, err := statNow(sess, n.path); {
 	case err != nil:
-		n.fail(sess, err)
+		n.fail(sess, z.changed, err)
 		return true
 	case !found || stat.Mzxid != z.stat.Mzxid:
 		return true
@@ -62,8 +62,9 @@ func (n *Node) replace(sess *framework.Session, z znode) (again bool) {
 		n.accept(set, data)
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNodeExists):
 		n.rest(sess, z.changed, unclear)
+	case errors.Is(err, framework.ErrTooLarge) && n.refuse(set, err):
 	default:
-		n.fail(sess, err)
+		n.fail(sess, z.changed, err)
 	}
 	return true
 }

@@ -216,7 +216,8 @@ func TestDowngradeRequestsAreLost(t *testing.T) {
 }
 
 // A downgrade that is refused says why, leaves nothing behind, and leaves the
-// write lease as it was. A list that fails once is made again.
+// write lease as it was. A list that fails once is made again. A znode that may
+// not be read is known by its name.
 func TestDowngradeThatIsRefused(t *testing.T) {
 	for _, test := range []struct {
 		op     testutil.Op
@@ -226,6 +227,7 @@ func TestDowngradeThatIsRefused(t *testing.T) {
 		{testutil.OpGetChildren2, 1, nil},
 		{testutil.OpGetChildren2, 2, zk.ErrNoAuth},
 		{testutil.OpCreate, 1, zk.ErrNoAuth},
+		{testutil.OpExists, 1, nil},
 	} {
 		t.Run(fmt.Sprint(test.op, " ", test.refuse), func(t *testing.T) {
 			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {

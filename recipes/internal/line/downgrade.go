@@ -3,6 +3,7 @@ package line
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/go-zookeeper/zk"
 
@@ -80,13 +81,17 @@ func (s *Share) claimWith(ctx context.Context, c *contender) (*grant, error) {
 	if _, err := c.queue.rule.members(c.children); err != nil {
 		return nil, err
 	}
-	// That the list has the name is not enough: somebody else may have made a
-	// znode of that name again.
+	// That the list has the name is not enough, if more can be known: somebody
+	// else may have made a znode of that name again.
 	found, stat, err := c.sess.Exists(ctx, child(c.queue.dir, s.grant.name))
+	stands := found && stat.EphemeralOwner == c.sess.ID()
+	if errors.Is(err, zk.ErrNoAuth) { // its ACL lets nobody read it
+		stands, err = slices.Contains(c.children, s.grant.name), nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	if !found || stat.EphemeralOwner != c.sess.ID() {
+	if !stands {
 		if s.Held() { // not removed by us
 			s.Deleted()
 		}
