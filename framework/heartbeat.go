@@ -26,21 +26,30 @@ type heartbeats struct {
 	underWay []*beat   // the oldest first
 }
 
-// underWaySince returns when the latest heartbeat with two halves began that is
-// under way, the zero time if none is.
-func (h *heartbeats) underWaySince() time.Time {
+// latestWhole returns the latest heartbeat with two halves that is under way,
+// nil if none is.
+func (h *heartbeats) latestWhole() *beat {
 	for _, b := range slices.Backward(h.underWay) {
 		if b.whole {
-			return b.sent
+			return b
 		}
+	}
+	return nil
+}
+
+// underWaySince returns when that heartbeat began, the zero time if there is
+// none.
+func (h *heartbeats) underWaySince() time.Time {
+	if b := h.latestWhole(); b != nil {
+		return b.sent
 	}
 	return time.Time{}
 }
 
 // waits reports whether the first half of that heartbeat is not answered yet.
 func (h *heartbeats) waits() bool {
-	i := slices.IndexFunc(h.underWay, func(b *beat) bool { return b.whole && b.sent.Equal(h.underWaySince()) })
-	return i >= 0 && h.underWay[i].first.IsZero()
+	b := h.latestWhole()
+	return b != nil && b.first.IsZero()
 }
 
 // beat is a heartbeat that is under way. Its fields are guarded by session.mu.
