@@ -54,16 +54,18 @@ func awaitState(t *testing.T, n *presence.Node, want presence.State) presence.St
 	return n.Status()
 }
 
-// expire ends the session of n, and waits until n knows. It may have made the
-// znode in the next one already.
-func expire(t *testing.T, w *bubble.World, c *framework.Client, n *presence.Node) {
+// expire ends the session of nodes, and waits until they know. They may have
+// made their znodes in the next one already.
+func expire(t *testing.T, w *bubble.World, c *framework.Client, nodes ...*presence.Node) {
 	t.Helper()
 	old := w.SessionID(c)
 	w.Expire(c)
-	bubble.AwaitTrue(t, "the end of the session", func() bool {
-		s := n.Status()
-		return s.State == presence.Pending || s.State == presence.Standing && s.Session != old
-	})
+	for _, n := range nodes {
+		bubble.AwaitTrue(t, "the end of the session", func() bool {
+			s := n.Status()
+			return s.State == presence.Pending || s.State == presence.Standing && s.Session != old
+		})
+	}
 }
 
 func closed(t *testing.T, w *bubble.World, n *presence.Node) {
@@ -432,8 +434,7 @@ func TestSequential(t *testing.T) {
 		n := announce(t, c, path, "a", presence.WithSequential())
 		m := announce(t, c, path, "b", presence.WithSequential())
 		standing(t, w, c, n, "a")
-		expire(t, w, c, n)
-		awaitState(t, m, presence.Pending)
+		expire(t, w, c, n, m)
 		standing(t, w, c, n, "a")
 		standing(t, w, c, m, "b")
 		if names := w.Children("/services/billing"); len(names) != 2 {
