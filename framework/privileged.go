@@ -72,6 +72,10 @@ func (forEngine) AtOnce(s *Session) *Session {
 	return &Session{live: s.live, root: s.root, atOnce: true}
 }
 
+func (forEngine) Endless(s *Session) *Session {
+	return &Session{live: s.live, root: s.root, endless: true}
+}
+
 func (forEngine) Events(s *Session, path string, on func(order uint64, what zk.EventType, path string)) (stop func(), err error) {
 	return s.events(path, on)
 }

@@ -21,6 +21,7 @@ type Session struct {
 	root      prefix
 	unhurried bool // protected creates wait for their answers, or the end of the session
 	atOnce    bool // nothing waits for a connection, or is tried again
+	endless   bool // all is tried again for as long as the session lives
 }
 
 // session returns the session that s is a view of.
@@ -33,8 +34,11 @@ func (s *Session) session() *session {
 
 func (s *Session) scope() scope {
 	w := scope{core: s.session().core, root: s.root, in: s.session()}
-	if s.atOnce {
+	switch {
+	case s.atOnce:
 		w.budget = &backoff.StopBackOff{}
+	case s.endless:
+		w.budget, w.patient = endless(), true
 	}
 	return w
 }

@@ -77,8 +77,9 @@ func (g *grant) watchNode() {
 	own, read := g.watch.own, g.watch.read
 	g.queue.mu.Unlock()
 	defer stop()
+	sess := privileged.Framework.Endless(g.sess)
 	var changed <-chan struct{} // nil: it is not watched
-	defer func() { g.sess.Unwatch(changed) }()
+	defer func() { sess.Unwatch(changed) }()
 	seen := own != nil
 	if seen {
 		changed = own.Changed()
@@ -86,7 +87,7 @@ func (g *grant) watchNode() {
 	var verify <-chan time.Time // own may have been used up without an event
 	switch {
 	case own == nil:
-	case time.Since(read) > g.sess.Timeout()/2:
+	case time.Since(read) > sess.Timeout()/2:
 		verify = time.After(0)
 	default:
 		verify = time.After(watchDelay)
@@ -95,14 +96,14 @@ func (g *grant) watchNode() {
 		var err error
 		if changed == nil {
 			var stat *zk.Stat
-			_, stat, changed, err = g.sess.GetAndWatch(ctx, g.path)
-			if err == nil && stat.EphemeralOwner != g.sess.ID() {
+			_, stat, changed, err = sess.GetAndWatch(ctx, g.path)
+			if err == nil && stat.EphemeralOwner != sess.ID() {
 				err = zk.ErrNoNode // deleted, and somebody has created another one with its name
 			}
 		}
 		waits := false
 		if err == nil {
-			waits, err = g.checkRevoked(ctx)
+			waits, err = g.checkRevoked(ctx, sess)
 		}
 		hidden := seen && errors.Is(err, zk.ErrNoAuth) // or another one that we may not read
 		if hidden || errors.Is(err, zk.ErrNoNode) {
@@ -118,10 +119,10 @@ func (g *grant) watchNode() {
 		seen = seen || err == nil
 		var again <-chan time.Time
 		switch {
-		case err != nil && g.sess.Err() == nil:
-			again = time.After(g.sess.Timeout() / 3) // no server answers: look later
+		case err != nil && sess.Err() == nil:
+			again = time.After(sess.Timeout() / 3) // it is refused: look later
 		case waits:
-			again = time.After(recheck.Interval(g.sess)) // an event can be lost
+			again = time.After(recheck.Interval(sess)) // an event can be lost
 		}
 		select {
 		case <-changed:
@@ -129,11 +130,11 @@ func (g *grant) watchNode() {
 		case <-verify:
 			verify = nil
 			if own.Check(ctx) != nil {
-				verify = time.After(g.sess.Timeout() / 3)
+				verify = time.After(sess.Timeout() / 3)
 			}
 		case <-again:
 		case <-asked:
-		case <-g.sess.Done():
+		case <-sess.Done():
 			return
 		case <-ctx.Done():
 			return

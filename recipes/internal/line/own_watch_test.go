@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -199,6 +200,37 @@ func TestHeldZnodeIsWatchedOnceAServerReplies(t *testing.T) {
 		deleted := time.Now()
 		if at := bubble.Lost(t, l); at.Sub(deleted) > time.Second {
 			t.Errorf("lost %v after the znode was deleted", at.Sub(deleted))
+		}
+		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
+		w.Empty(lockPath)
+	})
+}
+
+// A holder that hears of a change of its znode, and loses its connection before
+// it has read what has changed, reads it as soon as it has the next one,
+// although the retry policy gives up before that.
+func TestHeldZnodeIsReadOnceThereIsAConnection(t *testing.T) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		m := mutexOf(t, w.Connect("a", framework.WithRetry(retry.NTimes(1, 10*time.Millisecond))))
+		operator := w.Connect("operator")
+		l := bubble.Acquire(t, t.Context(), m)
+		time.Sleep(bubble.Timeout)
+		a := w.ClientNet("a")
+		reads := w.Once(testutil.OpGetData, l.Path(), testutil.HoldReply(nil))
+		if err := operator.Delete(t.Context(), l.Path(), -1); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		a.Drop()
+		a.Cut()
+		time.Sleep(bubble.Timeout / 5)
+		a.Heal()
+		healed := time.Now()
+		if at := bubble.Lost(t, l); at.Sub(healed) > time.Second {
+			t.Errorf("lost %v after there was a connection again", at.Sub(healed))
+		}
+		if reads.Load() != 1 {
+			t.Error("the znode was not read: the scenario was not reached")
 		}
 		bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
 		w.Empty(lockPath)

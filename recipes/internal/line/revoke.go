@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/zkrecipes/zkrecipes/framework"
 )
 
 // Revocation is the data by which anybody asks a holder, or a waiter, to
@@ -76,7 +78,7 @@ func (s *Share) OnRevoked(fn func()) {
 // checkRevoked looks at the data, if Revoked was called, and reports whether it
 // waits for a request to release. The watch was set before: a request that
 // comes after the look is not missed.
-func (g *grant) checkRevoked(ctx context.Context) (waits bool, err error) {
+func (g *grant) checkRevoked(ctx context.Context, sess *framework.Session) (waits bool, err error) {
 	g.queue.mu.Lock()
 	revoked := g.watch.revoked
 	done := revoked == nil || g.watch.isRevoked()
@@ -84,7 +86,7 @@ func (g *grant) checkRevoked(ctx context.Context) (waits bool, err error) {
 	if done {
 		return false, nil
 	}
-	data, _, err := g.sess.Get(ctx, g.path)
+	data, _, err := sess.Get(ctx, g.path)
 	asked := err == nil && IsRevocation(data)
 	if asked {
 		g.queue.update(func() {
