@@ -41,12 +41,14 @@ func (n *Node) withdraw(sess *framework.Session) error {
 	}
 	for {
 		found, stat, err := statNow(sess, path)
-		if err == nil {
+		switch {
+		case err != nil:
+		case found && stat.EphemeralOwner == sess.ID():
 			n.life.in = 0 // so our own delete is not taken for somebody else's, even if its answer is lost
-		}
-		if err == nil && found && stat.EphemeralOwner == sess.ID() {
 			err = sess.Delete(background, path, stat.Version)
 			n.noteLate(sess, stat.Version, err)
+		case n.life.in == sess.ID():
+			err = n.noteMissing(sess)
 		}
 		switch {
 		case errors.Is(err, zk.ErrBadVersion):

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,6 +118,49 @@ func TestYieldWhileSuspended(t *testing.T) {
 			}
 			closed(t, w, n)
 		})
+	}
+}
+
+// The same while the health check fails: the Node that removes its znode finds
+// that somebody else has done so.
+func TestYieldWhileIll(t *testing.T) {
+	for _, action := range []testutil.Action{testutil.Pass(), testutil.DropBefore(), testutil.DropAfter(), testutil.Fail(testutil.CodeSystemError)} {
+		for name, successor := range map[string]bool{"removed": false, "replaced": true} {
+			t.Run(name, func(t *testing.T) {
+				bubble.Run(t, func(t *testing.T, w *bubble.World) {
+					c, other := w.Connect("ours"), w.ConnectNext()
+					var ill atomic.Bool
+					n := announce(t, c, path, "a", presence.WithYield(), presence.WithHealthCheck(100*time.Millisecond, func(context.Context) error {
+						if ill.Load() {
+							return errors.New("ill")
+						}
+						return nil
+					}))
+					w.ClientNet("ours").Cut()
+					awaitState(t, n, presence.Suspended)
+					ill.Store(true)
+					must(t, other.Delete(t.Context(), path, -1))
+					if successor {
+						_, err := other.Create(t.Context(), path, nil, zk.FlagEphemeral)
+						must(t, err)
+					}
+					struck := w.Once(testutil.OpExists, path, action)
+					time.Sleep(time.Second)
+					w.ClientNet("ours").Heal()
+					awaitState(t, n, presence.Removed)
+					if struck.Load() == 0 {
+						t.Error("no look was struck")
+					}
+					ill.Store(false)
+					must(t, other.Close())
+					time.Sleep(time.Minute)
+					if w.Exists(path) {
+						t.Error("it has come back")
+					}
+					closed(t, w, n)
+				})
+			})
+		}
 	}
 }
 

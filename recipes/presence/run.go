@@ -404,20 +404,34 @@ func (n *Node) noteStanding(sess *framework.Session) {
 	}
 }
 
-// onMissing is told that the znode is missing. If it stood, that may be because
-// the session has ended, which the leader would say.
-func (n *Node) onMissing(sess *framework.Session) {
-	if n.life.in != sess.ID() {
-		return
+// noteMissing notes that a znode that stood in the session is missing. It fails
+// as long as that may be because the session has ended, which the leader would
+// say.
+func (n *Node) noteMissing(sess *framework.Session) error {
+	if err := sess.Sync(background, n.path); err != nil {
+		return err
 	}
-	if err := sess.Sync(background, n.path); err != nil || sess.Err() != nil {
-		n.fail(sess, nil, err)
-		return
+	if err := sess.Err(); err != nil {
+		return err
 	}
 	n.life.in = 0
 	if n.cfg.yield {
 		n.life.gone = true
 		n.tell(Status{State: Removed})
+	}
+	return nil
+}
+
+// onMissing is told that the znode is missing.
+func (n *Node) onMissing(sess *framework.Session) {
+	if n.life.in != sess.ID() {
+		return
+	}
+	if err := n.noteMissing(sess); err != nil {
+		n.fail(sess, nil, err)
+		return
+	}
+	if n.life.gone {
 		return
 	}
 	n.tell(Status{State: Pending, Err: ErrRemoved})
