@@ -97,14 +97,15 @@ func leastRecent(addresses []string, calls map[string]int) string {
 		switch {
 		case best == "" || calls[a] < calls[best]:
 			best = a
-		case calls[a] == calls[best] && calls[latest] > 0 && isIPv6(best) == isIPv6(latest) && isIPv6(a) != isIPv6(latest):
+		case calls[a] == calls[best] && calls[latest] > 0 && isOneFamily(best, latest) && !isOneFamily(a, latest):
 			best = a
 		}
 	}
 	return best
 }
 
-func isIPv6(address string) bool { return address[0] == '[' }
+// isOneFamily reports whether both addresses are of IPv4, or both of IPv6.
+func isOneFamily(a, b string) bool { return (a[0] == '[') == (b[0] == '[') }
 
 // all resolves all names, and returns the servers, in no order.
 func (r *serverList) all(ctx context.Context, limit time.Duration) []server {

@@ -11,6 +11,35 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 )
 
+// unconnected returns a cache of a client that has no network.
+func unconnected(t *testing.T, opts ...framework.Option) *Cache {
+	client, err := framework.New("a", append(opts, framework.WithDialer(func(string, string, time.Duration) (net.Conn, error) {
+		return nil, errors.New("no network")
+	}))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	c, err := New(client, "/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// When Close returns the cache has no goroutine left that would ask for
+// anything.
+func TestCloseWaitsForTheGoroutine(t *testing.T) {
+	c := unconnected(t)
+	c.Start()
+	c.Close()
+	select {
+	case <-c.done:
+	default:
+		t.Error("the goroutine has not ended")
+	}
+}
+
 // Without an observer of reads, a round costs what it did before there were
 // any.
 func TestNoObserverAllocatesNothing(t *testing.T) {
@@ -18,17 +47,7 @@ func TestNoObserverAllocatesNothing(t *testing.T) {
 		"no functions":   {},
 		"of states only": {CacheChanged: func(framework.CacheChange) {}},
 	} {
-		client, err := framework.New("a", framework.WithObserver(o), framework.WithDialer(func(string, string, time.Duration) (net.Conn, error) {
-			return nil, errors.New("no network")
-		}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
-		c, err := New(client, "/a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := unconnected(t, framework.WithObserver(o))
 		r := &round{c: c, reason: framework.ReadEvents, began: time.Now()}
 		r.tree = r.tree.put(&Node{Path: "/a"})
 		if got := testing.AllocsPerRun(1000, func() { c.observeReadLocked(r, c.describe(r, nil), nil) }); got > 0 {

@@ -354,7 +354,11 @@ func TestTryAcquire(t *testing.T) {
 			try(rw[0].Writer(), recipes.ErrBusy)
 			waiting := bubble.Acquiring(t.Context(), rw[0].Reader())
 			w.InLine(path, 2)
+			w.ResetRequests()
 			try(rw[0].Reader(), recipes.ErrBusy) // behind a waiter of the local queue
+			if n := w.Total(); n > 0 {
+				t.Errorf("requests: %v", w.Requests())
+			}
 			bubble.Release(t, writing)
 			bubble.Release(t, bubble.Granted(t, waiting).Lease)
 			try(rw[0].Reader(), nil)
