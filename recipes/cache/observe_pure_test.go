@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 )
@@ -37,6 +39,34 @@ func TestCloseWaitsForTheGoroutine(t *testing.T) {
 	case <-c.done:
 	default:
 		t.Error("the goroutine has not ended")
+	}
+}
+
+// Only an event that a recursive watch sends for its own znode proves that this
+// has changed.
+func TestWhatAnEventProves(t *testing.T) {
+	for _, tt := range []struct {
+		oneShot bool
+		what    zk.EventType
+		path    string
+		read    framework.Read
+		kind    markKind
+	}{
+		{false, zk.EventNodeDataChanged, "/a", framework.Read{Path: "/a"}, sureChanged},
+		{false, zk.EventNodeDataChanged, "/a/b", framework.Read{Path: "/a/b"}, unsure},
+		{false, zk.EventNodeDeleted, "/a/b", framework.Read{Path: "/a/b"}, unsure},
+		{false, zk.EventNodeChildrenChanged, "/a", framework.Read{Path: "/a"}, unsure},
+		{true, zk.EventNodeDataChanged, "/a", framework.Read{Path: "/a"}, unsure},
+		{true, zk.EventNodeDeleted, "/a", framework.Read{Path: "/a"}, unsure},
+		{true, zk.EventNodeDeleted, "/a/b", framework.Read{Path: "/a/b"}, wasDeleted},
+		{true, zk.EventNodeChildrenChanged, "/a", framework.Read{Path: "/a", Children: true}, unsure},
+	} {
+		c := unconnected(t)
+		c.watch = &watch{c: c, oneShot: tt.oneShot}
+		c.watch.on(1, tt.what, tt.path)
+		if got, ok := c.marks.at[tt.read]; !ok || got.kind != tt.kind || len(c.marks.at) != 1 {
+			t.Errorf("%+v: got %v", tt, c.marks.at)
+		}
 	}
 }
 
