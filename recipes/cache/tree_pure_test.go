@@ -2,6 +2,7 @@ package cache
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"reflect"
@@ -83,6 +84,40 @@ func sorted(model map[string]*Node, choose func(path string) bool) (paths []stri
 	key := func(path string) string { return strings.ReplaceAll(path, "/", "\x00") }
 	slices.SortFunc(paths, func(a, b string) int { return strings.Compare(key(a), key(b)) })
 	return paths
+}
+
+// What a loop over a View shows, and that it may be left at any znode.
+func TestLoopsOverAView(t *testing.T) {
+	var v View
+	for _, path := range []string{"/a", "/a/b", "/a/b/c", "/a/b-c", "/a/d"} {
+		v.tree = v.tree.put(&Node{Path: path})
+	}
+	for name, tt := range map[string]struct {
+		loop iter.Seq[Node]
+		want []string
+	}{
+		"all":            {v.All(), []string{"/a", "/a/b", "/a/b/c", "/a/b-c", "/a/d"}},
+		"below":          {v.Below("/a"), []string{"/a/b", "/a/b/c", "/a/b-c", "/a/d"}},
+		"children":       {v.Children("/a"), []string{"/a/b", "/a/b-c", "/a/d"}},
+		"below a leaf":   {v.Below("/a/d"), nil},
+		"below no znode": {v.Below("/b"), nil},
+	} {
+		for leave := range len(tt.want) + 1 {
+			var got []string
+			for n := range tt.loop {
+				if got = append(got, n.Path); len(got) == leave {
+					break
+				}
+			}
+			want := tt.want
+			if leave > 0 {
+				want = want[:leave]
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s, left at %d: %v, want %v", name, leave, got, want)
+			}
+		}
+	}
 }
 
 func checkTree(t *rapid.T, now *tree, model map[string]*Node) {
