@@ -285,9 +285,14 @@ func TestMarks(t *testing.T) {
 	if m.settle(read("/b"), 8) || !m.empty() || m.settle(read("/c"), 9) {
 		t.Errorf("left: %v", m)
 	}
-	for i := range 100_002 {
+	for i := range 100_000 {
 		m.add(read(fmt.Sprint("/", i)), uint64(i+1), unsure)
 	}
+	if m.forgotten != 0 || len(m.at) != 100_000 {
+		t.Errorf("%d marks are kept, forgotten from %d on", len(m.at), m.forgotten)
+	}
+	m.add(read("/another"), 100_001, unsure)
+	m.add(read("/another"), 100_002, unsure)
 	if m.empty() || m.at != nil || m.forgotten != 1 || m.first() != 1 {
 		t.Errorf("%d marks are kept, forgotten from %d on", len(m.at), m.forgotten)
 	}
