@@ -2,6 +2,9 @@ package framework
 
 import (
 	"errors"
+	"io"
+	"net"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,6 +70,32 @@ func TestIsAnother(t *testing.T) {
 	}{{0, 7, false}, {7, 7, false}, {7, 0, false}, {7, 8, true}} {
 		if got := (&session{id: tt.mine}).isAnother(tt.answered); got != tt.want {
 			t.Errorf("%d in answer to %d: %t", tt.answered, tt.mine, got)
+		}
+	}
+}
+
+// Only the end of the connection on which a close was sent may stand for its
+// answer, and only if the server has ended it in order.
+func TestOnEnd(t *testing.T) {
+	for _, tt := range []struct {
+		stale  bool // an earlier connection ends
+		closes bool
+		err    error
+		want   bool
+	}{
+		{false, true, io.EOF, true}, {false, true, syscall.ECONNRESET, false}, {false, true, net.ErrClosed, false},
+		{false, false, io.EOF, false}, {true, true, io.EOF, false}, {true, false, io.EOF, false},
+	} {
+		l := &link{}
+		s := &session{core: &core{}, link: l}
+		if tt.stale {
+			s.link = &link{}
+		}
+		if tt.closes {
+			s.closeXid = 1
+		}
+		if s.onEnd(l, tt.err); s.closeEnded != tt.want {
+			t.Errorf("%+v: %t", tt, s.closeEnded)
 		}
 	}
 }
