@@ -41,11 +41,13 @@ func (r raw) Credentials() (schemes []string) {
 	return schemes
 }
 
-func (r raw) TLS() (*tls.Config, error) {
-	if r.core.cfg.tls == nil {
-		return nil, nil
+func (r raw) Certificates() []tls.Certificate {
+	if r.core.cfg.tls != nil {
+		if own, err := r.core.cfg.tls(); err == nil {
+			return own.Certificates
+		}
 	}
-	return r.core.cfg.tls()
+	return nil
 }
 
 func (r raw) Resolve(ctx context.Context, name string, limit time.Duration) ([]string, error) {

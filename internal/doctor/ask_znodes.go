@@ -331,8 +331,8 @@ func askCertificate(ctx context.Context, p *probe) finding {
 	if peer := secured.ConnectionState().PeerCertificates; len(peer) > 0 {
 		ends["the server's"] = peer[0].NotAfter
 	}
-	if own, err := p.ensemble.TLS(); err == nil && len(own.Certificates) > 0 && own.Certificates[0].Leaf != nil {
-		ends["ours"] = own.Certificates[0].Leaf.NotAfter
+	if own := p.ensemble.Certificates(); len(own) > 0 && own[0].Leaf != nil {
+		ends["ours"] = own[0].Leaf.NotAfter
 	}
 	const soon = 14 * 24 * time.Hour
 	var seen []string

@@ -24,7 +24,7 @@ type ensemble interface {
 	Timeout() time.Duration
 	MaxRequest() int
 	Credentials() (schemes []string)
-	TLS() (*tls.Config, error) // nil without TLS
+	Certificates() []tls.Certificate // ours, for TLS
 	Resolve(ctx context.Context, name string, limit time.Duration) ([]string, error)
 	// Dial opens a connection, with TLS if that is configured.
 	Dial(ctx context.Context, to framework.SASLServer, limit time.Duration) (net.Conn, error)
