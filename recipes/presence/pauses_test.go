@@ -220,3 +220,27 @@ func TestANodeLooksOncePerTimeout(t *testing.T) {
 		})
 	}
 }
+
+// A Close whose requests fail, and may have been executed, tries again every
+// 0.15 seconds, more or less.
+func TestPausesOfAClose(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("ours")
+		n := announce(t, c, path, "a")
+		var tries atomic.Int32
+		stop := w.ClientNet("ours").Control(func(r testutil.Request) testutil.Action {
+			if r.Op != testutil.OpSync || r.Path != path {
+				return testutil.Pass()
+			}
+			tries.Add(1)
+			return testutil.Fail(testutil.CodeRequestTimeout)
+		})
+		go func() { _ = n.Close(t.Context()) }()
+		time.Sleep(time.Minute)
+		stop()
+		if n := tries.Load(); n < 300 || n > 600 {
+			t.Errorf("%d times in a minute", n)
+		}
+		closed(t, w, n)
+	})
+}
