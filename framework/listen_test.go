@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -131,5 +132,15 @@ func TestListenerThatExitsMissesNothing(t *testing.T) {
 		if !slices.Equal(states, want) {
 			t.Errorf("got %v, want %v", states, want)
 		}
+	})
+}
+
+func TestAListenerStopsBehind(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		bubble.StoppedBehind(t, func(hear func()) func() { return c.Listen(func(framework.StateChange) { hear() }) }, func() {
+			network.Drop()
+			time.Sleep(time.Second)
+		})
 	})
 }

@@ -786,3 +786,15 @@ func TestDir(t *testing.T) {
 		}
 	})
 }
+
+func TestAListenerStopsBehind(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("reader")
+		fill(t, c, 1, 1)
+		k := synced(t, c)
+		bubble.StoppedBehind(t, func(hear func()) func() { return k.Listen(func(cache.Batch) { hear() }) }, func() {
+			set(t, c, root, "changed")
+			view(t, k.Fresh)
+		})
+	})
+}

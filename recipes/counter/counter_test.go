@@ -529,3 +529,14 @@ func TestListen(t *testing.T) {
 		}
 	})
 }
+
+func TestAListenerStopsBehind(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		n := newCounter(t, w.ConnectNext())
+		bubble.StoppedBehind(t, func(hear func()) func() {
+			stop, err := n.Listen(t.Context(), func(int64, error) { hear() })
+			must(t, err)
+			return stop
+		}, func() { add(t, n, 1, 1) })
+	})
+}

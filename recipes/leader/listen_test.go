@@ -269,3 +269,12 @@ func TestListenHearsOfEachTermAlone(t *testing.T) {
 		}
 	})
 }
+
+func TestAListenerStopsBehind(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		e := w.candidate(w.Connect("a"), "a")
+		bubble.StoppedBehind(t, func(hear func()) func() { return e.Listen(func(*recipes.Lease) { hear() }) }, func() {
+			bubble.Release(t, bubble.Acquire(t, t.Context(), e))
+		})
+	})
+}

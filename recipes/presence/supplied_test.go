@@ -230,3 +230,17 @@ func TestAZnodeThatCannotBeRead(t *testing.T) {
 		closed(t, w, n)
 	})
 }
+
+func TestAListenerStopsBehind(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("ours")
+		n := announce(t, c, path, "a")
+		bubble.StoppedBehind(t, func(hear func()) func() { return n.Listen(func(presence.Status) { hear() }) }, func() {
+			w.ClientNet("ours").Cut()
+			awaitState(t, n, presence.Suspended)
+		})
+		w.ClientNet("ours").Heal()
+		awaitState(t, n, presence.Standing)
+		closed(t, w, n)
+	})
+}

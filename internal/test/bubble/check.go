@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -65,4 +66,26 @@ func Random(t testing.TB) *rand.Rand {
 	}
 	t.Logf("-bubble.seed=%d", s)
 	return rand.New(rand.NewPCG(s, 0))
+}
+
+// StoppedBehind checks that a listener that is stopped while it is behind gets
+// nothing of what it has missed. listen registers a function; change is what it
+// is told of.
+func StoppedBehind(t testing.TB, listen func(hear func()) (stop func()), change func()) {
+	t.Helper()
+	release := make(chan struct{})
+	var calls atomic.Int32
+	stop := listen(func() {
+		calls.Add(1)
+		<-release
+	})
+	synctest.Wait()
+	change()
+	synctest.Wait()
+	stop()
+	close(release)
+	synctest.Wait()
+	if n := calls.Load(); n != 1 {
+		t.Errorf("called %d times", n)
+	}
 }
