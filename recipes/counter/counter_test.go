@@ -226,7 +226,7 @@ func TestOneOfSeveralOverflows(t *testing.T) {
 					mu.Lock()
 					defer mu.Unlock()
 					failed = append(failed, delta)
-					if !errors.Is(err, counter.ErrOverflow) {
+					if !errors.Is(err, counter.ErrOverflow) || !strings.HasPrefix(err.Error(), "counter: add "+path+": ") {
 						t.Error(err)
 					}
 				}
