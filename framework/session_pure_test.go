@@ -83,8 +83,12 @@ func TestOnEnd(t *testing.T) {
 		err    error
 		want   bool
 	}{
-		{false, true, io.EOF, true}, {false, true, syscall.ECONNRESET, false}, {false, true, net.ErrClosed, false},
-		{false, false, io.EOF, false}, {true, true, io.EOF, false}, {true, false, io.EOF, false},
+		{false, true, io.EOF, true},
+		{false, true, syscall.ECONNRESET, false},
+		{false, true, net.ErrClosed, false},
+		{false, false, io.EOF, false},
+		{true, true, io.EOF, false},
+		{true, false, io.EOF, false},
 	} {
 		l := &link{}
 		s := &session{core: &core{}, link: l}
