@@ -17,6 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
+	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // observed collects what an observer gets about caches, one event a line.
@@ -250,6 +251,41 @@ func TestEachCacheHasItsID(t *testing.T) {
 		defer mu.Unlock()
 		if len(ids) != 3 {
 			t.Errorf("ids of three caches: %v", ids)
+		}
+	})
+}
+
+// A cache whose reads fail after a reconnect is Stale until one succeeds.
+func TestStaleUntilAReadSucceeds(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		fill(t, w.ConnectNext(), 1, 1)
+		o := &observed{t: t}
+		k := synced(t, w.Connect("reader", framework.WithObserver(o.observer())), recipes.WithLabel("settings"))
+		o.want(">syncing", "first +3 ~0 -0", "syncing>synced")
+		net := w.ClientNet("reader")
+		net.Cut()
+		await(t, k, cache.Stale)
+		stop := net.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpGetData || r.Op == testutil.OpMultiRead {
+				return testutil.Fail(testutil.CodeNoAuth)
+			}
+			return testutil.Pass()
+		})
+		net.Heal()
+		time.Sleep(time.Minute)
+		stop()
+		await(t, k, cache.Synced)
+		synctest.Wait()
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		var states []string
+		for _, e := range o.events {
+			if strings.Contains(e, ">") {
+				states = append(states, e)
+			}
+		}
+		if !slices.Equal(states, []string{"synced>stale", "stale>synced"}) || !slices.Contains(o.events, "reconnect +0 ~0 -0 failed") {
+			t.Errorf("%q", o.events)
 		}
 	})
 }
