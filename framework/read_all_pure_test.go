@@ -30,10 +30,10 @@ func TestSizesOfAnswers(t *testing.T) {
 		want    int // bytes of one answer
 	}{
 		"nothing is known":               {nil, 0, get, 2048},
-		"small data, half believed":      {[]answer{small(fewSeen)}, 0, get, (2048 + head) / 2},
-		"small twice":                    {[]answer{small(fewSeen), small(fewSeen)}, 0, get, ((2048+head)/2 + head) / 2},
-		"few are not believed":           {[]answer{small(fewSeen - 1)}, 0, get, 2048},
-		"few, and one more":              {[]answer{small(fewSeen - 1), small(1)}, 0, get, (2048 + head) / 2},
+		"small data, half believed":      {[]answer{small(32)}, 0, get, (2048 + head) / 2},
+		"small twice":                    {[]answer{small(32), small(32)}, 0, get, ((2048+head)/2 + head) / 2},
+		"few are not believed":           {[]answer{small(31)}, 0, get, 2048},
+		"few, and one more":              {[]answer{small(31), small(1)}, 0, get, (2048 + head) / 2},
 		"a few after large data":         {[]answer{{[]Read{get}, []int{9000}}, small(1)}, 0, get, (9000 + 2*head) / 2},
 		"large data, believed at once":   {[]answer{{[]Read{get}, []int{9000}}}, 0, get, 9000 + head},
 		"large and small, their average": {[]answer{{[]Read{get, get}, []int{9000, 3000}}}, 0, get, 6000 + head},

@@ -665,6 +665,33 @@ func TestThePauseBeforeABatchBeginsAgain(t *testing.T) {
 	})
 }
 
+// What begins again does so as often as the retry policy allows, and then fails
+// with the reason.
+func TestABatchThatBeginsAgainForever(t *testing.T) {
+	for _, operation := range []int{0, 1} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			n := newCounter(t, w.ConnectNext(framework.WithRetry(retry.NTimes(3, time.Second))))
+			add(t, n, 1, 1)
+			var tries atomic.Int32
+			stop := w.Control(func(r testutil.Request) testutil.Action {
+				if r.Op != testutil.OpMulti {
+					return testutil.Pass()
+				}
+				tries.Add(1)
+				return testutil.FailOperation(operation, testutil.CodeNoNode)
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			_, err := n.Add(ctx, 1)
+			stop()
+			if !errors.Is(err, zk.ErrNoNode) || tries.Load() < 4 || tries.Load() > 8 {
+				t.Errorf("operation %d refused %d times: %v", operation, tries.Load(), err)
+			}
+			is(t, n, 1)
+		})
+	}
+}
+
 // A caller that leaves at any time of a first addition is told that it has
 // left, and not what an answer before that has said.
 func TestACallerLeavesAtAnyTime(t *testing.T) {
