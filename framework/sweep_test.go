@@ -286,6 +286,28 @@ func TestSweepOverFaults(t *testing.T) {
 	})
 }
 
+// A directory that the client uses again, before it hears that it has deleted
+// it, is deleted again.
+func TestSweepOfWhatIsUsedAgain(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := sweeping(t, ens)
+		other, _ := connect(t, ens, framework.WithContainers(false))
+		emptied(t, c, "/dir")
+		release := make(chan struct{})
+		deleted := testutil.NewFault(testutil.Match{Op: testutil.OpMulti}, testutil.HoldReply(release))
+		network.Control(deleted.Control)
+		bubble.Await(t, "the delete", deleted.Hit())
+		synctest.Wait()
+		emptied(t, other, "/dir")
+		used(c, "/dir")
+		close(release)
+		time.Sleep(4 * idle)
+		if ens.Exists("/dir") {
+			t.Error("it stays")
+		}
+	})
+}
+
 // Close does not wait for a sweep.
 func TestCloseDuringASweep(t *testing.T) {
 	for _, op := range []testutil.Op{testutil.OpGetACL, testutil.OpMulti} {
