@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,20 +14,23 @@ import (
 type stuck struct {
 	zapcore.Core
 	until chan struct{}
+	asked *atomic.Int32
 }
 
 func (s stuck) Enabled(zapcore.Level) bool {
+	s.asked.Add(1)
 	<-s.until
 	return true
 }
 
 // New asks the user's logger whether it writes debug lines, but does not wait
-// for it for longer than a tenth of a second.
+// for it for longer than a tenth of a second. It is not asked again meanwhile.
 func TestALoggerWhoseLevelIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		until := make(chan struct{})
+		var asked atomic.Int32
 		began := time.Now()
-		log, lines := queuedLogger(zap.New(stuck{zapcore.NewNopCore(), until}))
+		log, lines := queuedLogger(zap.New(stuck{zapcore.NewNopCore(), until, &asked}))
 		if took := time.Since(began); took != 100*time.Millisecond {
 			t.Errorf("it took %v", took)
 		}
@@ -35,9 +39,15 @@ func TestALoggerWhoseLevelIsStuck(t *testing.T) {
 		}
 		close(until)
 		lines.flush(nil)
+		if n := asked.Load(); n != 1 {
+			t.Errorf("it was asked %d times", n)
+		}
 		if !log.Core().Enabled(zap.DebugLevel) {
 			t.Error("no debug lines")
 		}
 		lines.flush(nil)
+		if n := asked.Load(); n != 2 {
+			t.Errorf("it was asked %d times, want once more", n)
+		}
 	})
 }
