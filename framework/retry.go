@@ -126,7 +126,7 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 		switch {
 		case what == final, a.unsure && again == onceOnly:
 			return fail(err)
-		case what == expired && in != nil, in != nil && in.Err() != nil:
+		case in != nil && in.Err() != nil:
 			return fail(in.Err())
 		case ctx.Err() != nil:
 			return fail(ctxerr.Of(ctx))

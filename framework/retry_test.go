@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,10 +131,14 @@ func TestAPauseEndsEarly(t *testing.T) {
 }
 
 // An answer says that the session has expired. It is over then, for all, and an
-// operation of the client is made in the next one.
+// operation of the client is made in the next one. One of the session is not
+// said to be tried again.
 func TestAnAnswerThatTheSessionHasExpired(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
-		c, _ := connect(t, ens)
+		var retries atomic.Int32
+		c, _ := connect(t, ens, framework.WithObserver(framework.Observer{
+			Retried: func(context.Context, framework.Retry) { retries.Add(1) },
+		}))
 		for _, of := range []string{"client", "session"} {
 			s := session(t, c)
 			stop := once(ens, testutil.OpGetData, testutil.Fail(testutil.CodeSessionExpired))
@@ -149,6 +154,10 @@ func TestAnAnswerThatTheSessionHasExpired(t *testing.T) {
 				t.Errorf("of the %s: %v; session: %v", of, err, s.Err())
 			}
 			must(t, c.WaitConnected(within(t, timeout)))
+			synctest.Wait()
+			if n := retries.Load(); n != 1 {
+				t.Errorf("of the %s: %d retries in all", of, n)
+			}
 		}
 	})
 }
