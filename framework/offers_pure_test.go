@@ -123,3 +123,22 @@ func TestTheTimeToAskAServer(t *testing.T) {
 		on.asked.end()
 	})
 }
+
+// A server is not asked any longer than its connection lasts.
+func TestAQuestionEndsWithTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, on := standing()
+		silent, _, _ := conversation(0, []wire.Message{}, []wire.Message{})
+		s.core.cfg.dial = silent.cfg.dial
+		o := s.beginOffer(on, wire.OpMultiRead)
+		time.Sleep(time.Millisecond)
+		on.asked.end()
+		synctest.Wait()
+		select {
+		case <-o.known:
+		default:
+			t.Error("it goes on")
+			<-o.known
+		}
+	})
+}
