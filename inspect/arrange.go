@@ -68,19 +68,18 @@ func alikeOf(n *layout.Node, known rules) alike {
 // waitsFor reports whether a contender has to wait for one that stands ahead.
 // unsure means that the rule is not known: then it is assumed to wait.
 func waitsFor(own, ahead *layout.Node, known rules) (waits, unsure bool, err error) {
+	conflict := func(string, string) (bool, error) { return modesConflict(own, ahead), nil }
 	switch {
 	case own.Family == layout.Lease:
 		return false, false, nil
 	case own.Family != layout.KindLine || !sameSet(own, ahead):
-		waits, err = own.Waits(ahead, func(a, b string) (bool, error) { return modesConflict(own, ahead), nil })
-		return waits, false, err
 	case known[own.Kind] == nil:
 		return own.Seq != ahead.Seq, true, nil
 	default:
-		rule := known[own.Kind]
-		waits, err = own.Waits(ahead, func(a, b string) (bool, error) { return layout.Conflict(rule, a, b) })
-		return waits, false, err
+		conflict = func(a, b string) (bool, error) { return layout.Conflict(known[own.Kind], a, b) }
 	}
+	waits, err = own.Waits(ahead, conflict)
+	return waits, false, err
 }
 
 // modesConflict is the rule of all recipes but kinds. Contenders of different
