@@ -171,6 +171,27 @@ func TestPartIsLostWhileWaitingForTheNext(t *testing.T) {
 	}
 }
 
+// late is an acquirer that takes its time, and whose wait does not end with ctx.
+type late struct{ recipes.Acquirer }
+
+func (l late) Acquire(ctx context.Context) (*recipes.Lease, error) {
+	time.Sleep(5 * time.Second)
+	return l.Acquirer.Acquire(context.WithoutCancel(ctx))
+}
+
+// A part is lost while the last one is on its way, which is granted all the
+// same: All fails if the first cannot be had again, and holds nothing.
+func TestPartIsLostBeforeTheLastIsGranted(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := all(t, mutexAt(t, c, "/app/a", recipes.WithMaxHold(3*time.Second)), late{mutexAt(t, c, "/app/b")}).Acquire(ctx)
+		bubble.WantErr(t, err, recipes.ErrNotHeld, recipes.ErrMaxHold)
+		w.NothingLeft()
+	})
+}
+
 // A joined lease is lost when any part is lost, for that part's reason. The
 // other parts are kept until it is released, since the work may still be
 // stopping.
