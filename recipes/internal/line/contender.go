@@ -145,7 +145,8 @@ func (c *contender) wait(ctx context.Context, blocker string, passed, look <-cha
 			if err := patience.Look(ctx, c.sess, nearest); err != nil {
 				return false, err
 			}
-			return c.look(ctx, &ahead), nil
+			c.look(ctx, ahead.names[0])
+			return false, nil // what it finds is an event
 		}, changed[0], changed[1], changed[2], passed, look)
 		if err != nil || which >= len(changed) {
 			return false, err

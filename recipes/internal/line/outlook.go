@@ -239,19 +239,18 @@ func (c *contender) news(a *awaited) (outcome, error) {
 	return nobodyAhead, nil
 }
 
-// look reads the znodes, and reports whether an event was missed.
-func (c *contender) look(ctx context.Context, a *awaited) bool {
-	o, nearest := &c.outlook, a.names[0]
+// look reads c's own znode and the nearest: an event that was missed happens
+// then.
+func (c *contender) look(ctx context.Context, nearest string) {
+	o := &c.outlook
 	if !c.sess.Connected() || c.sess.Sync(ctx, child(c.queue.dir, nearest)) != nil {
-		return false
+		return
 	}
 	began := time.Now()
 	if o.own.Check(ctx) == nil {
 		o.read = began
 	}
 	_ = o.ahead[nearest].Check(ctx)
-	_, _, err := o.own.Read()
-	return err == nil && recheck.Happened(o.own.Changed()) || recheck.Happened(o.ahead[nearest].Changed())
 }
 
 // changed returns the channels of c's own watch and of the nearest two.

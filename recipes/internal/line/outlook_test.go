@@ -292,6 +292,26 @@ func TestOwnWatchUsedUpBeforeAListGrants(t *testing.T) {
 	})
 }
 
+// A list that grants has shown the own znode: it is not read at once, however
+// long ago the waiter has read it.
+func TestAListThatGrantsCountsAsARead(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		held := bubble.Acquire(t, t.Context(), must(rwlock.New(w.Connect("a"), lockPath)).Writer())
+		waiting := bubble.Acquiring(t.Context(), must(rwlock.New(w.Connect("b"), lockPath)).Writer())
+		w.InLine(lockPath, 2)
+		time.Sleep(bubble.Timeout * 2 / 3) // before it looks by itself
+		w.ResetRequests()
+		bubble.Release(t, held)
+		g := bubble.Granted(t, waiting)
+		time.Sleep(100 * time.Millisecond)
+		if reads := w.Cost()[testutil.OpGetData] + w.Cost()[testutil.OpExists]; reads > 0 {
+			t.Errorf("%d reads before and behind the list", reads)
+		}
+		bubble.Release(t, g.Lease)
+		w.NothingLeft(lockPath)
+	})
+}
+
 // A multi removes the holder's znode and the waiter's, in either order. The
 // waiter joins again, or the event behind ends its grant at once.
 func TestOneTransactionRemovesTheWaiterAsWell(t *testing.T) {
