@@ -171,7 +171,7 @@ func TestPartIsLostWhileWaitingForTheNext(t *testing.T) {
 	}
 }
 
-// late is an acquirer that takes its time, and whose wait does not end with ctx.
+// late is an acquirer that takes its time, and that ctx does not end.
 type late struct{ recipes.Acquirer }
 
 func (l late) Acquire(ctx context.Context) (*recipes.Lease, error) {
