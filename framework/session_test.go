@@ -297,6 +297,27 @@ func TestProofByWrites(t *testing.T) {
 	})
 }
 
+// A proof by writes goes on after a refusal, which comes from the leader as
+// well, but not after an error that says nothing of it.
+func TestProofByWritesThatAreRefused(t *testing.T) {
+	for code, want := range map[testutil.Code]error{testutil.CodeNoAuth: nil, testutil.CodeBadVersion: zk.ErrBadVersion} {
+		inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+			c, network := connect(t, ens, framework.WithProof(framework.ProofWrite))
+			s := session(t, c)
+			time.Sleep(timeout)
+			defer network.Control(func(r testutil.Request) testutil.Action {
+				if r.Op == testutil.OpMulti {
+					return testutil.FailOperation(0, code)
+				}
+				return testutil.Pass()
+			})()
+			if err := s.Prove(t.Context()); !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+		})
+	}
+}
+
 // Close is idempotent, removes ephemeral znodes at once, and ends all calls
 // that wait. Known failures elsewhere: CURATOR-720, -673, -677, CURATOR-126,
 // -121, -408, -710, -729, -654.
