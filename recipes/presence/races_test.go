@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -535,6 +536,27 @@ func TestATakeoverThatComesLate(t *testing.T) {
 		before := time.Now()
 		standing(t, w, ours, n, "new")
 		if took := time.Since(before); took > 2*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// Somebody writes to the znode while a Close is about to delete it: it is
+// deleted at the next version, at once.
+func TestCloseOfAZnodeThatIsWritten(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.ConnectNext(), w.ConnectNext()
+		n := announce(t, c, path, "a")
+		release := make(chan struct{})
+		held := w.Once(testutil.OpDelete, path, testutil.Hold(release))
+		began, ended := time.Now(), make(chan error, 1)
+		go func() { ended <- n.Close(t.Context()) }()
+		synctest.Wait()
+		_, err := other.Set(t.Context(), path, []byte("b"), -1)
+		must(t, err)
+		close(release)
+		must(t, <-ended)
+		if took := time.Since(began); took > 100*time.Millisecond || held.Load() != 1 || w.Exists(path) {
 			t.Errorf("it took %v", took)
 		}
 	})
