@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // sessionAt returns a session without a connection, with T = 6s, a margin of
@@ -371,6 +373,23 @@ func TestPresence(t *testing.T) {
 		s.presence = presence{began: now.Add(-time.Minute), downSince: now.Add(-12 * time.Second), outages: 20 * time.Second}
 		if d := s.presentFor(); d != 30*time.Second {
 			t.Errorf("present for %v, want 30s", d)
+		}
+	})
+}
+
+// The error of a session that cannot be proven says how long a round trip has
+// taken, also one that has not ended.
+func TestHowLongARoundTripTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Hour)
+		now := time.Now()
+		s := sessionAt(now, 0, 100*ms)
+		if got := s.unprovableLocked(time.Second).trip; got != s.proof.trips.longest() {
+			t.Errorf("%v", got)
+		}
+		s.proof.send(1, wire.OpSync, now.Add(-3*time.Second))
+		if got := s.unprovableLocked(time.Second).trip; got != 3*time.Second {
+			t.Errorf("%v, want 3s", got)
 		}
 	})
 }
