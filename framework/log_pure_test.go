@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	zapobserver "go.uber.org/zap/zaptest/observer"
 )
 
 // stuck is a logger whose level cannot be asked.
@@ -49,5 +50,23 @@ func TestALoggerWhoseLevelIsStuck(t *testing.T) {
 		if n := asked.Load(); n != 2 {
 			t.Errorf("it was asked %d times, want once more", n)
 		}
+	})
+}
+
+// A line behind which zap panics or exits is written before that.
+func TestALineThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, written := zapobserver.New(zap.DebugLevel)
+		log, lines := queuedLogger(zap.New(core))
+		lines.offer(func() { time.Sleep(time.Hour) }) // what is behind it would be written too late
+		func() {
+			defer func() { _ = recover() }()
+			log.Panic("the user's", zap.Int("n", 1))
+			t.Error("it does not panic")
+		}()
+		if all := written.All(); len(all) != 1 || all[0].Message != "the user's" || all[0].Level != zap.PanicLevel {
+			t.Errorf("%v", all)
+		}
+		lines.flush(nil)
 	})
 }

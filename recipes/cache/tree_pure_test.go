@@ -217,6 +217,16 @@ func TestTreeSharesItsMemory(t *testing.T) {
 	}
 }
 
+// The memory of a znode is counted in units of 16 bytes.
+func TestTheMemoryOfAZnode(t *testing.T) {
+	for data, want := range map[int]int64{0: 144, 14: 144, 15: 160, 30: 160, 31: 176} {
+		n := &Node{Path: "/a", Data: make([]byte, data)}
+		if got := n.bytes(); got != want {
+			t.Errorf("%d bytes of data take %d, want %d", data, got, want)
+		}
+	}
+}
+
 // The overhead of a znode is what the allocator takes for a Node and a tree.
 func TestOverhead(t *testing.T) {
 	if node, part := reflect.TypeFor[Node]().Size(), reflect.TypeFor[tree]().Size(); node > 96 || part > 32 || overhead != 96+32 {

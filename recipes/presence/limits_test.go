@@ -217,3 +217,28 @@ func TestATakeoverWithDataTooLarge(t *testing.T) {
 		standing(t, w, ours, n, "ours")
 	})
 }
+
+// A Node that waits for a name only reads. When the name is free it tries to
+// have it, without another look.
+func TestWhatWaitingForANameCosts(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		theirs := announce(t, w.ConnectNext(), path, "theirs")
+		c := w.ConnectNext()
+		n, err := presence.New(c, path, []byte("ours"))
+		must(t, err)
+		must(t, n.Start())
+		awaitState(t, n, presence.Taken)
+		w.ResetRequests()
+		time.Sleep(time.Hour)
+		if got := w.Requests(); got[testutil.OpCreate] != 0 || got[testutil.OpMulti] != 0 {
+			t.Errorf("requests of an hour: %v", got)
+		}
+		w.ResetRequests()
+		must(t, theirs.Close(t.Context()))
+		awaitState(t, n, presence.Standing)
+		if got := w.Cost(); got[testutil.OpCreate] != 1 || got[testutil.OpGetData] != 1 { // of its own znode
+			t.Errorf("requests until it stands: %v", got)
+		}
+		closed(t, w, n)
+	})
+}
