@@ -21,7 +21,7 @@ type Session struct {
 	root      prefix
 	unhurried bool // protected creates wait for their answers, or the end of the session
 	atOnce    bool // nothing waits for a connection, or is tried again
-	endless   bool // all is tried again for as long as the session lives
+	endless   bool // what has no answer is tried again for as long as the session lives
 }
 
 // session returns the session that s is a view of.

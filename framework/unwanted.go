@@ -121,8 +121,10 @@ func (s *session) sweep() {
 		}
 	}
 	h.mu.Unlock()
-	if on, err := s.offers(context.Background(), wire.OpRemoveWatches); err == nil {
-		s.removeAllUnwanted(on, slices.Sorted(maps.Keys(paths)))
+	if len(paths) > 0 {
+		if on, err := s.offers(context.Background(), wire.OpRemoveWatches); err == nil {
+			s.removeAllUnwanted(on, slices.Sorted(maps.Keys(paths)))
+		}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -450,5 +452,30 @@ func TestUnwatchWithoutAConnection(t *testing.T) {
 			t.Error("a watch of no connection is to be removed")
 		}
 		network.Heal()
+	})
+}
+
+// A watch that fires before it is removed leaves nothing to remove, and no
+// server is asked what it offers.
+func TestASweepOfNothingAsksNoServer(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		var dials atomic.Int32
+		network := ens.ClientNet("counted")
+		c, _ := connect(t, ens, framework.WithDialer(func(kind, address string, limit time.Duration) (net.Conn, error) {
+			dials.Add(1)
+			return network.Dial(kind, address, limit)
+		}))
+		must(t, failure(c.Create(t.Context(), "/a", nil, 0)))
+		s := session(t, c)
+		changed, err := s.Watch(t.Context(), "/a")
+		must(t, err)
+		s.Unwatch(changed)
+		must(t, failure(c.Set(t.Context(), "/a", nil, -1)))
+		<-changed
+		before := dials.Load()
+		time.Sleep(5 * timeout)
+		if n := dials.Load() - before; n > 0 {
+			t.Errorf("%d connections for nothing", n)
+		}
 	})
 }

@@ -44,15 +44,19 @@ func (n *Node) withdraw(sess *framework.Session) error {
 		switch {
 		case err != nil:
 		case found && stat.EphemeralOwner == sess.ID():
-			n.life.in = 0 // so our own delete is not taken for somebody else's, even if its answer is lost
 			err = sess.Delete(background, path, stat.Version)
 			n.noteLate(sess, stat.Version, err)
-		case n.life.in == sess.ID():
+			if err == nil || framework.MaybeApplied(err) {
+				n.life.in = 0 // our own delete is not somebody else's
+			}
+		case n.life.in == sess.ID() && n.cfg.yield && !n.ending():
 			err = n.noteMissing(sess)
+		default:
+			n.life.in = 0
 		}
 		switch {
-		case errors.Is(err, zk.ErrBadVersion):
-			continue
+		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode) && n.life.in == sess.ID():
+			continue // somebody else was quicker
 		case err == nil, errors.Is(err, zk.ErrNoNode):
 			return nil
 		}

@@ -16,6 +16,18 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
+// yielding announces a Node that yields, and whose health check fails while ill
+// is true.
+func yielding(t *testing.T, c *framework.Client, ill *atomic.Bool) *presence.Node {
+	t.Helper()
+	return announce(t, c, path, "a", presence.WithYield(), presence.WithHealthCheck(100*time.Millisecond, func(context.Context) error {
+		if ill.Load() {
+			return errors.New("ill")
+		}
+		return nil
+	}))
+}
+
 // The health check fails, the answer to the delete is lost, and the check
 // passes again. A Node that yields does not take its own delete for that of an
 // operator.
@@ -25,12 +37,7 @@ func TestYieldToNoDeleteOfItsOwn(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				c, net := w.Connect("ours"), w.ClientNet("ours")
 				var ill atomic.Bool
-				n := announce(t, c, path, "a", presence.WithYield(), presence.WithHealthCheck(100*time.Millisecond, func(context.Context) error {
-					if ill.Load() {
-						return errors.New("ill")
-					}
-					return nil
-				}))
+				n := yielding(t, c, &ill)
 				lost := testutil.NewFault(testutil.Match{Op: testutil.OpDelete}, action)
 				defer net.Control(func(r testutil.Request) testutil.Action {
 					a := lost.Control(r)
@@ -66,12 +73,7 @@ func TestADeleteOfItsOwnThatComesLate(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, net := w.Connect("ours"), w.ClientNet("ours")
 		var ill atomic.Bool
-		n := announce(t, c, path, "a", presence.WithYield(), presence.WithHealthCheck(100*time.Millisecond, func(context.Context) error {
-			if ill.Load() {
-				return errors.New("ill")
-			}
-			return nil
-		}))
+		n := yielding(t, c, &ill)
 		before, _ := w.Stat(path)
 		late := testutil.NewFault(testutil.Match{Op: testutil.OpDelete}, testutil.Hold(nil))
 		defer net.Control(late.Control)()
@@ -94,12 +96,7 @@ func TestADeleteOfItsOwnThatComesLateAndDataTooLarge(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, net := w.Connect("ours"), w.ClientNet("ours")
 		var ill atomic.Bool
-		n := announce(t, c, path, "a", presence.WithYield(), presence.WithHealthCheck(100*time.Millisecond, func(context.Context) error {
-			if ill.Load() {
-				return errors.New("ill")
-			}
-			return nil
-		}))
+		n := yielding(t, c, &ill)
 		before, _ := w.Stat(path)
 		late := testutil.NewFault(testutil.Match{Op: testutil.OpDelete}, testutil.Hold(nil))
 		look := testutil.NewFault(testutil.Match{Op: testutil.OpGetData}, testutil.DelayReply(10*time.Millisecond))
@@ -276,4 +273,90 @@ func TestASequentialNodeThatWasNeverMade(t *testing.T) {
 			t.Errorf("%v for %q", cost, n.Path())
 		}
 	})
+}
+
+// The health check fails, and the Node is about to delete its znode. An
+// operator, who deletes it before it can, drains the service all the same.
+func TestYieldWhileItsOwnDeleteFails(t *testing.T) {
+	for name, action := range map[string]func(release <-chan struct{}) testutil.Action{
+		"refused":         func(<-chan struct{}) testutil.Action { return testutil.Fail(testutil.CodeNoAuth) },
+		"on its way":      testutil.Hold,
+		"another version": testutil.Hold,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c, other, net := w.Connect("ours"), w.ConnectNext(), w.ClientNet("ours")
+				var ill atomic.Bool
+				n := yielding(t, c, &ill)
+				release := make(chan struct{})
+				failing := testutil.NewFault(testutil.Match{Op: testutil.OpDelete}, action(release))
+				stop := net.Control(failing.Control)
+				ill.Store(true)
+				bubble.Await(t, "the delete", failing.Hit())
+				if name == "another version" {
+					_, err := other.Set(t.Context(), path, []byte("b"), -1)
+					must(t, err)
+					look := testutil.NewFault(testutil.Match{Op: testutil.OpSync}, testutil.Delay(50*time.Millisecond))
+					defer net.Control(look.Control)()
+					close(release)
+					bubble.Await(t, "the next look", look.Hit())
+				}
+				must(t, other.Delete(t.Context(), path, -1))
+				if name == "on its way" {
+					close(release)
+				}
+				stop()
+				awaitState(t, n, presence.Removed)
+				ill.Store(false)
+				time.Sleep(time.Minute)
+				if w.Exists(path) {
+					t.Error("it has come back")
+				}
+				closed(t, w, n)
+			})
+		})
+	}
+}
+
+// A delete of the Node's own whose answer was lost comes so late that the next
+// znode is there, but not yet written. The Node does not yield to it.
+func TestADeleteOfItsOwnThatComesBehindACreate(t *testing.T) {
+	for name, illAgain := range map[string]bool{"well": false, "ill again": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c, net := w.Connect("ours"), w.ClientNet("ours")
+				var ill atomic.Bool
+				n := yielding(t, c, &ill)
+				lost := testutil.NewFault(testutil.Match{Op: testutil.OpDelete}, testutil.Hold(nil))
+				stop := net.Control(lost.Control)
+				ill.Store(true)
+				bubble.Await(t, "the delete", lost.Hit())
+				net.Drop()
+				bubble.AwaitTrue(t, "another delete", func() bool { return !w.Exists(path) })
+				stop()
+				var made atomic.Bool
+				release := make(chan struct{})
+				look := testutil.NewFault(testutil.Match{Op: testutil.OpSync, Path: path}, testutil.Hold(release))
+				defer net.Control(func(r testutil.Request) testutil.Action {
+					made.CompareAndSwap(false, r.Op == testutil.OpCreate || r.Op == testutil.OpMulti)
+					if made.Load() {
+						return look.Control(r)
+					}
+					return testutil.Pass()
+				})()
+				ill.Store(false)
+				bubble.Await(t, "the look behind the create", look.Hit())
+				if illAgain {
+					ill.Store(true)
+					time.Sleep(time.Second)
+				}
+				must(t, w.ConnectNext().Delete(t.Context(), path, 0)) // as the lost one would do it
+				close(release)
+				time.Sleep(time.Second)
+				ill.Store(false)
+				standing(t, w, c, n, "a")
+				closed(t, w, n)
+			})
+		})
+	}
 }

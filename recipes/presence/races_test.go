@@ -122,8 +122,8 @@ func TestYieldWhileSuspended(t *testing.T) {
 	}
 }
 
-// The same while the health check fails: the Node that removes its znode finds
-// that somebody else has done so.
+// The same while the health check fails: the Node is about to remove its znode,
+// and finds that somebody else has done so.
 func TestYieldWhileIll(t *testing.T) {
 	for _, action := range []testutil.Action{testutil.Pass(), testutil.DropBefore(), testutil.DropAfter(), testutil.Fail(testutil.CodeSystemError)} {
 		for name, successor := range map[string]bool{"removed": false, "replaced": true} {
@@ -131,12 +131,7 @@ func TestYieldWhileIll(t *testing.T) {
 				bubble.Run(t, func(t *testing.T, w *bubble.World) {
 					c, other := w.Connect("ours"), w.ConnectNext()
 					var ill atomic.Bool
-					n := announce(t, c, path, "a", presence.WithYield(), presence.WithHealthCheck(100*time.Millisecond, func(context.Context) error {
-						if ill.Load() {
-							return errors.New("ill")
-						}
-						return nil
-					}))
+					n := yielding(t, c, &ill)
 					w.ClientNet("ours").Cut()
 					awaitState(t, n, presence.Suspended)
 					ill.Store(true)

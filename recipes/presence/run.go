@@ -27,7 +27,7 @@ type life struct {
 	// an answer was lost, so that a request may be executed late.
 	sent    map[int64]bool
 	late    write           // the last write or delete whose answer was lost
-	in      int64           // the session that the znode stood in, 0 once it is known to be gone, or is being removed
+	in      int64           // the session that the znode stood in, 0 once it is known to be gone, or a delete of ours may have it
 	gone    bool            // somebody has deleted the znode, and the Node yields
 	stood   time.Time       // when the znode began to stand last
 	blocker int64           // the czxid of a znode in the way that was changed, but not deleted
@@ -146,7 +146,9 @@ func (n *Node) make(sess *framework.Session) {
 	switch {
 	case err == nil:
 		n.accept(set, data)
-		n.noteStanding(sess)
+		if n.life.late != (write{sess.ID(), 0}) { // otherwise a late delete of ours may have this one
+			n.noteStanding(sess)
+		}
 		n.follow(sess, path)
 	case errors.Is(err, zk.ErrNodeExists):
 		n.follow(sess, n.path)
@@ -404,9 +406,9 @@ func (n *Node) noteStanding(sess *framework.Session) {
 	}
 }
 
-// noteMissing notes that a znode that stood in the session is missing. It fails
-// as long as that may be because the session has ended, which the leader would
-// say.
+// noteMissing notes that a znode that stood in the session is missing. It
+// returns an error unless the leader confirms that the session lives: otherwise
+// its end may be the reason.
 func (n *Node) noteMissing(sess *framework.Session) error {
 	if err := sess.Sync(background, n.path); err != nil {
 		return err

@@ -146,7 +146,7 @@ func (c *contender) wait(ctx context.Context, blocker string, passed, look <-cha
 				return false, err
 			}
 			c.look(ctx, ahead.names[0])
-			return false, nil // what it finds is an event
+			return false, nil // what it finds comes by changed
 		}, changed[0], changed[1], changed[2], passed, look)
 		if err != nil || which >= len(changed) {
 			return false, err

@@ -120,7 +120,7 @@ func (g *grant) watchNode() {
 		var again <-chan time.Time
 		switch {
 		case err != nil && sess.Err() == nil:
-			again = time.After(sess.Timeout() / 3) // it is refused: look later
+			again = time.After(sess.Timeout() / 3) // the read is refused: try again later
 		case waits:
 			again = time.After(recheck.Interval(sess)) // an event can be lost
 		}

@@ -239,8 +239,8 @@ func (c *contender) news(a *awaited) (outcome, error) {
 	return nobodyAhead, nil
 }
 
-// look reads c's own znode and the nearest: an event that was missed happens
-// then.
+// look reads c's own znode and the nearest. If an event was missed, that closes
+// its channel.
 func (c *contender) look(ctx context.Context, nearest string) {
 	o := &c.outlook
 	if !c.sess.Connected() || c.sess.Sync(ctx, child(c.queue.dir, nearest)) != nil {

@@ -80,7 +80,7 @@ func TestParticipantsRefused(t *testing.T) {
 	}
 }
 
-// A contender that may not be read is an error, and no contender less.
+// A contender that may not be read is an error: it is not left out.
 func TestParticipantsThatAreHidden(t *testing.T) {
 	for name, looker := range lookers {
 		t.Run(name, func(t *testing.T) {

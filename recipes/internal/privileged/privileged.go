@@ -156,8 +156,9 @@ var Framework = seam.Framework.(interface {
 	// time passes between a read and the write that relies on it.
 	AtOnce(s *framework.Session) *framework.Session
 	// Endless returns a view of the session whose operations wait for a
-	// connection, and are tried again, until the session is over or ctx ends,
-	// whatever the retry policy says.
+	// connection, and are tried again after it was lost or the server was busy,
+	// until there is an answer, the session is over or ctx ends, whatever the
+	// retry policy says.
 	Endless(s *framework.Session) *framework.Session
 	// GetAndWatch is that of Session, but what it returns was the znode's during
 	// the call, also if events are lost: a watch that is armed already is checked.
