@@ -32,6 +32,10 @@ var sized = []struct {
 		_, err := c.Create(t.Context(), "/a/b", make([]byte, more), zk.FlagContainer)
 		return err
 	}},
+	{"create with a time to live", 8 + 4 + len("/a/b") + 4 + aclHead + 4 + 8, func(t *testing.T, c *framework.Client, _ *framework.Session, more int) error {
+		_, err := c.CreateTTL(t.Context(), "/a/b", make([]byte, more), zk.FlagTTL, time.Hour)
+		return err
+	}},
 	{"set", 8 + 4 + len("/a") + 4 + 4, func(t *testing.T, c *framework.Client, _ *framework.Session, more int) error {
 		_, err := c.Set(t.Context(), "/a", make([]byte, more), -1)
 		return err
@@ -137,7 +141,7 @@ func TestRequestsThatAreTooLargeAreNotSent(t *testing.T) {
 				if got := states.states(); got != "CONNECTED " {
 					t.Errorf("states %s", got)
 				}
-			})
+			}, testutil.WithExtendedTypes())
 		})
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 )
 
 // plain is the graph without vertices that stand for several: of each
@@ -289,4 +291,15 @@ func TestComponents(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A lease of a semaphore has been granted: it waits for nothing that stands
+// where it does.
+func TestALeaseWaitsForNobody(t *testing.T) {
+	lease := &layout.Node{Family: layout.Lease, Seq: 2}
+	for _, ahead := range []*layout.Node{{Family: layout.Lease, Seq: 1}, {Family: layout.CuratorLock, Seq: 1}} {
+		if waits, unsure, err := waitsFor(lease, ahead, nil); waits || unsure || err != nil {
+			t.Errorf("%v: %t, %t, %v", ahead.Family, waits, unsure, err)
+		}
+	}
 }

@@ -178,6 +178,23 @@ func TestAllOfDifferentKinds(t *testing.T) {
 // wrapped is an acquirer of another package.
 type wrapped struct{ recipes.Acquirer }
 
+// busy is never granted.
+type busy struct{ recipes.Acquirer }
+
+func (busy) Acquire(context.Context) (*recipes.Lease, error) { return nil, recipes.ErrBusy }
+
+// An acquirer that does not wait is asked once.
+func TestAllOfOneThatDoesNotWait(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := all(t, mutexAt(t, c, "/app/a"), busy{mutexAt(t, c, "/app/b")}).Acquire(ctx)
+		bubble.WantErr(t, err, recipes.ErrBusy)
+		w.NothingLeft()
+	})
+}
+
 func TestTryAll(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")

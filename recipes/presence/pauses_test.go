@@ -238,7 +238,7 @@ func TestPausesOfAClose(t *testing.T) {
 		go func() { _ = n.Close(t.Context()) }()
 		time.Sleep(time.Minute)
 		stop()
-		if n := tries.Load(); n < 300 || n > 600 {
+		if n := tries.Load(); n < 380 || n > 420 {
 			t.Errorf("%d times in a minute", n)
 		}
 		closed(t, w, n)

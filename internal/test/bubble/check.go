@@ -68,8 +68,8 @@ func Random(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(s, 0))
 }
 
-// StoppedBehind checks that a listener that is stopped while it is behind is not
-// called again. listen registers a function; change causes another call.
+// StoppedBehind checks that a listener that is stopped while it is behind is
+// not called again. listen registers a function; change causes another call.
 func StoppedBehind(t testing.TB, listen func(hear func()) (stop func()), change func()) {
 	t.Helper()
 	release := make(chan struct{})
