@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,5 +55,38 @@ func TestCloseRemotely(t *testing.T) {
 			checkDials(t, *limits, 1)
 			synctest.Wait()
 		})
+	}
+}
+
+// Eight earlier sessions are remembered, and more of those that may not be
+// closed yet.
+func TestHowManyEarlierSessionsAreRemembered(t *testing.T) {
+	c := &core{}
+	ends := func(id int64, closed bool) {
+		c.noteEarlier(&session{core: c, id: id})
+		c.noteAsked(id, closed)
+	}
+	ids := func() (all []int64) {
+		for _, e := range c.earlier {
+			all = append(all, e.id)
+		}
+		return all
+	}
+	for id := range int64(8) {
+		ends(id+1, id != 0)
+	}
+	if got := ids(); !slices.Equal(got, []int64{1, 2, 3, 4, 5, 6, 7, 8}) {
+		t.Errorf("%v", got)
+	}
+	ends(9, true)
+	if got := ids(); !slices.Equal(got, []int64{1, 3, 4, 5, 6, 7, 8, 9}) {
+		t.Errorf("%v, want the oldest that is closed to be forgotten", got)
+	}
+	c = &core{}
+	for id := range int64(12) {
+		ends(id+1, false)
+	}
+	if len(c.earlier) != 12 {
+		t.Errorf("%v", ids())
 	}
 }
