@@ -3,8 +3,8 @@ package framework
 import (
 	"errors"
 	"os"
-	"strings"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
