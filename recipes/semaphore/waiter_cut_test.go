@@ -1,9 +1,11 @@
 package semaphore_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -44,4 +46,54 @@ func TestAWaiterLeavesAFollowerThatIsCutOff(t *testing.T) {
 			}, testutil.WithMembers(3), testutil.WithSyncLimit(100))
 		})
 	}
+}
+
+// A waiter hears that it is first, loses its connection, and looks for room at
+// a member that lags: that one does not know yet of the permit that the one
+// ahead has taken.
+func TestAWaiterGoesToAMemberThatLags(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		leader := w.Leader()
+		now, then := (leader+1)%3, (leader+2)%3
+		b, c := w.ConnectTo("b", w.Address(leader)), w.ConnectTo("c", w.Address(now)+","+w.Address(then))
+		bubble.AwaitTrue(t, "a member that goes on", func() bool {
+			if w.MemberOf(w.SessionID(c)) == now {
+				return true
+			}
+			w.ClientNet("c").Drop()
+			time.Sleep(time.Second)
+			return false
+		})
+		bubble.Release(t, bubble.Acquire(t, t.Context(), newSemaphore(t, c, 1)))
+		take := make(chan struct{})
+		taken := testutil.NewFault(testutil.Match{Op: testutil.OpMulti}, testutil.Hold(take))
+		defer w.ClientNet("b").Control(taken.Control)()
+		ahead := bubble.Acquiring(t.Context(), newSemaphore(t, b, 1))
+		bubble.Await(t, "the first to take its permit", taken.Hit())
+		next := bubble.Acquiring(t.Context(), newSemaphore(t, c, 1))
+		w.InLine(lockDir, 2)
+		time.Sleep(time.Second)
+
+		w.Lag(then)
+		var lost atomic.Bool
+		defer w.ClientNet("c").Control(func(r testutil.Request) testutil.Action {
+			if (r.Path == path || r.Path == leases) && lost.CompareAndSwap(false, true) {
+				go func() { _ = w.Stop(now) }()
+				return testutil.DropBefore()
+			}
+			return testutil.Pass()
+		})()
+		close(take)
+		held := bubble.Granted(t, ahead).Lease
+		bubble.AwaitTrue(t, "the look", lost.Load)
+		bubble.AwaitTrue(t, "the member that lags", func() bool { return c.State() == framework.Connected && w.MemberOf(w.SessionID(c)) == then })
+		time.Sleep(time.Second)
+		w.Unlag(then)
+		time.Sleep(time.Second)
+		bubble.Pending(t, next)
+		bubble.Release(t, held)
+		bubble.Release(t, bubble.Granted(t, next).Lease)
+		must(t, w.Restart(now))
+		empty(w)
+	}, testutil.WithMembers(3))
 }
