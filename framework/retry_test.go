@@ -131,8 +131,8 @@ func TestAPauseEndsEarly(t *testing.T) {
 }
 
 // An answer says that the session has expired. It is over then, for all, and an
-// operation of the client is made in the next one. One of the session is not
-// said to be tried again.
+// operation of the client is made in the next one. For one of the session no
+// retry is reported.
 func TestAnAnswerThatTheSessionHasExpired(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		var retries atomic.Int32

@@ -27,7 +27,7 @@ type life struct {
 	// an answer was lost, so that a request may be executed late.
 	sent    map[int64]bool
 	late    write           // the last write or delete whose answer was lost
-	in      int64           // the session that the znode stood in, 0 once it is known to be gone, or a delete of ours may have it
+	in      int64           // the session that the znode stood in, 0 once it is known to be gone, or a delete of ours may have removed it
 	gone    bool            // somebody has deleted the znode, and the Node yields
 	stood   time.Time       // when the znode began to stand last
 	blocker int64           // the czxid of a znode in the way that was changed, but not deleted
@@ -146,7 +146,7 @@ func (n *Node) make(sess *framework.Session) {
 	switch {
 	case err == nil:
 		n.accept(set, data)
-		if n.life.late != (write{sess.ID(), 0}) { // otherwise a late delete of ours may have this one
+		if n.life.late != (write{sess.ID(), 0}) { // otherwise a late delete of ours may still remove it
 			n.noteStanding(sess)
 		}
 		n.follow(sess, path)
