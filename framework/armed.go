@@ -140,14 +140,6 @@ func (a *armed) Changed() <-chan struct{} { return a.fired }
 
 func (a *armed) Leave() { a.leave() }
 
-func (a *armed) Ended() bool {
-	h := &a.session.hub
-	h.mu.Lock()
-	on := a.reading.on
-	h.mu.Unlock()
-	return on == nil || a.session.hasEnded(on)
-}
-
 func (a *armed) Check(ctx context.Context) error {
 	if a.err != nil || a.hasFired() {
 		return nil

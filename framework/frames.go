@@ -259,6 +259,7 @@ func (l *link) sendOwn(op wire.Op, frames []byte, xids ...int32) bool {
 		return false
 	}
 	defer func() { <-l.sending }()
+	l.catchUp(op)
 	for _, xid := range xids {
 		if l.closeSent || !l.session.onSend(l, xid, op, nil, clock.Now()) {
 			return false

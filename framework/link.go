@@ -57,6 +57,7 @@ type link struct {
 	answeredAt   time.Time // when the answer to it was read; zero: it is read now
 	named        bool      // the connect request named a session
 	seen         int64     // the latest transaction that the session has seen, as the connect request says
+	begun        bool      // the first request was sent; see catchUp
 	closeSent    bool      // the request that closes the session was sent
 	in           inbound
 	zxid         int64         // of the answer that is arriving
@@ -119,6 +120,8 @@ func (l *link) Write(p []byte) (int, error) {
 	frame, connects := p, !l.connectSent
 	if connects {
 		frame = l.session.nameRemembered(l.nameSeen(p))
+	} else {
+		l.catchUp(opOf(p))
 	}
 	if !l.beforeSend(frame) {
 		_ = l.Close()
@@ -334,7 +337,7 @@ func (l *link) take(p []byte) bool {
 		return true
 	}
 	_ = l.Close()
-	if errors.Is(l.fault, errAnotherSession) {
+	if errors.Is(l.fault, errAnotherSession) || errors.Is(l.fault, errNotCaughtUp) {
 		return false
 	}
 	if l.fault == nil {
@@ -405,7 +408,12 @@ func (l *link) onHead(head []byte, first bool) (body []field, ok bool) {
 	failed := code != wire.OK
 	switch {
 	case xid == wire.XidNotification:
+		l.session.onEventOn(l)
 		body = notification
+	case failed && l.session.isNotCaughtUp(xid, code):
+		l.fault = errNotCaughtUp
+		l.session.core.noteFault(l.fault)
+		return nil, false
 	case xid >= 0, isOwnXid(xid):
 		l.zxid = int64(binary.BigEndian.Uint64(head[frameZxid:]))
 		op, ok := l.unanswered.take(xid, isOwnXid(xid) && code == wire.Unimplemented)

@@ -83,6 +83,8 @@ type session struct {
 	closeEnded     bool                     // the server has ended the connection on which it was sent
 	malformed      error                    // the latest answer that was malformed
 	malformedAt    time.Time
+	heardOn        *link // where an event has arrived, and no answer with a transaction since; nil: none has
+	catchUpXid     int32 // of the sync behind that event
 
 	hungUp     hangUps
 	heartbeats heartbeats
@@ -369,6 +371,9 @@ func (s *session) onSeen(l *link, zxid int64) {
 	defer s.mu.Unlock()
 	if s.link == l {
 		s.seen = max(s.seen, zxid)
+	}
+	if s.heardOn == l {
+		s.heardOn = nil
 	}
 }
 

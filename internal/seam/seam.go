@@ -21,9 +21,6 @@ type Armed interface {
 	// of their own calls. own may have fired, before that or since: look at its
 	// Changed.
 	GoneBehind(own Armed) bool
-	// Ended reports whether the connection has ended on which the watch was armed,
-	// so that answers since may be those of another member.
-	Ended() bool
 	// Check reads the znode, and has Changed closed if an event for it was missed,
 	// or it may no longer be read. An error says nothing of the znode.
 	Check(ctx context.Context) error

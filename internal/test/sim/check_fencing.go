@@ -82,6 +82,18 @@ func (l *ledger) overwroteLocked(r *resource, zxid int64, token recipes.Token) {
 	}
 }
 
+// read checks that a holder has read no state of before its grant: zxid is the
+// latest write that it was shown. Those who share may write at once.
+func (l *ledger) read(t *holding, zxid int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.nextLocked()
+	l.logLocked("%v: read the write at %x", t, zxid)
+	if t.of.limit == 0 && !t.shared && zxid < t.fence && l.knownLocked(t) && !l.voidLocked(t) {
+		l.wrongLocked("%v has read the write at %x, and %x precedes its grant", t, zxid, t.fence)
+	}
+}
+
 // fencedLocked checks that no guarded write was applied after a later holder's
 // grant.
 func (l *ledger) fencedLocked(r *resource) {

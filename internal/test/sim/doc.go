@@ -76,6 +76,7 @@
 //   - Tokens are in order. A nested lease has the token of the outer lease.
 //   - No guarded write was applied after a later holder's grant, whatever the
 //     writer was told.
+//   - A holder reads no data of before its grant.
 //   - A waiter that can be granted is granted soon. So a lost wakeup cannot
 //     hide behind the next event.
 //

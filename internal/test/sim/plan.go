@@ -117,6 +117,7 @@ type Step struct {
 	Heedless bool          // it keeps working when the lease is lost
 	Late     time.Duration // it writes so long after a loss or the release; 0: never
 	Early    bool          // with a guard made earlier
+	Looks    bool          // it reads first what holders write to
 	Writes   int           // guarded writes while it works
 	Twice    bool          // each is repeated at once
 	Hasty    time.Duration // it gives up a write after this time, and the lease; 0: never
@@ -203,7 +204,35 @@ func Draw(seed uint64) *Plan {
 	d.kazoo()
 	d.unheard()
 	d.crowded()
+	d.looks()
 	return d.Plan
+}
+
+// looks draws who reads under a lease, and that such a read is lost while a
+// member lags, which the client may then go to. It draws last, for the reason
+// that views has.
+func (d *draw) looks() {
+	for _, client := range d.Workers {
+		for _, steps := range client {
+			for i := range steps {
+				steps[i].Looks = d.one(1, 2)
+			}
+		}
+	}
+	if d.Scenario.quiet() || d.Members != 3 || !d.one(1, 4) {
+		return
+	}
+	at := time.Duration(0)
+	for range 1 + d.IntN(3) {
+		at += d.upTo(d.Timeout)
+		lasts := d.upTo(d.Timeout)
+		d.Faults = append(d.Faults, Fault{What: Lag, Member: d.IntN(d.Members), For: lasts, At: When{Time: at}})
+		for client := range d.Workers {
+			d.Faults = append(d.Faults, Fault{
+				What: Before, Client: client, Op: testutil.OpGetData.String(), Times: 1, For: lasts, At: When{Time: at + d.upTo(lasts)},
+			})
+		}
+	}
 }
 
 // kazoo draws whether a read/write lock, which may be downgraded, and mutexes

@@ -254,6 +254,7 @@ func (k *worker) campaign(s Step) bool {
 		k.says("leads")
 		terms++
 		t := k.grant(c, l, k.resources(s)[0], s, nil)
+		k.look(s, t)
 		k.work(ctx, s, t, l)
 		defer k.behind(s, t, l)()
 		k.ledger.leaving(t, l)
@@ -298,6 +299,21 @@ func (k *worker) grant(c call, l *recipes.Lease, r *resource, s Step, root *hold
 	return t
 }
 
+// look reads what holders write to, as a holder does first.
+func (k *worker) look(s Step, t *holding) {
+	if !s.Looks {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.lease.Context(), patienceOfAWriter)
+	defer cancel()
+	_, stat, err := k.client.Get(ctx, t.view.Path(t.of.data))
+	if err == nil {
+		k.ledger.read(t, stat.Mzxid)
+	} else if k.plan.Scenario.quiet() {
+		k.ledger.fault("%v: read: %v", t, err)
+	}
+}
+
 // hold does what a worker does with a lease.
 func (k *worker) hold(c call, s Step, l *recipes.Lease) {
 	if parts := l.Parts(); len(parts) > 0 {
@@ -305,6 +321,7 @@ func (k *worker) hold(c call, s Step, l *recipes.Lease) {
 		return
 	}
 	t := k.grant(c, l, k.resources(s)[0], s, nil)
+	k.look(s, t)
 	var late []any
 	if s.Early {
 		late = l.Guard(setData(t))

@@ -187,7 +187,6 @@ var closed = func() <-chan struct{} {
 // takePermits has c, which is first in line, take what the first waiter wants.
 // Like stand, it leaves no znode of ours in line.
 func (a *acquisition) takePermits(c *contender) error {
-	byEvent := c.children == nil
 	for made := 0; ; {
 		w := a.first()
 		if w == nil {
@@ -199,14 +198,6 @@ func (a *acquisition) takePermits(c *contender) error {
 		room, known := c.roomBehindCreate(a.ctx, w.line)
 		if !known {
 			room, err = w.line.lookForRoom(a.ctx, c.sess, true)
-		}
-		if err == nil && byEvent && (room.Free || room.Refused != nil) && c.outlook.own.Ended() {
-			// An event names no transaction, so another member may not know yet that c
-			// is first, nor what those ahead have taken.
-			if err = c.sess.Sync(a.ctx, c.queue.dir); err == nil {
-				byEvent = false
-				continue
-			}
 		}
 		if err == nil && room.Refused != nil {
 			a.refuse(w, room.Refused)

@@ -1,0 +1,66 @@
+package framework
+
+import (
+	"errors"
+
+	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// No read goes back behind what the session knows: a connect request names the
+// latest transaction that an answer has had, and a member that lags behind that
+// one refuses it. But an event names none before 3.9. After it a connection can
+// end before the next answer, and the next member may not know of the change
+// yet: a holder that was let in by an event would read what stood there before
+// the last holder's writes.
+//
+// So the first request on the next connection has a sync right before it. It
+// has a frame of its own, and nobody waits for its answer: the requests of a
+// session are executed in order.
+
+var errNotCaughtUp = errors.New("the sync behind an event is refused")
+
+// catchUp sends a sync if op is the first request of a connection, and the
+// session has heard an event that no answer came behind. The caller holds
+// sending.
+func (l *link) catchUp(op wire.Op) {
+	if l.begun || l.closeSent || op == wire.OpAuth || op == wire.OpCloseSession {
+		return
+	}
+	l.begun = true
+	xid, needed := l.session.catchesUp(l)
+	if !needed || !l.session.onSend(l, xid, wire.OpSync, nil, clock.Now()) {
+		return
+	}
+	l.unanswered.add(xid, wire.OpSync)
+	if _, err := l.Conn.Write(wire.AppendFrame(nil, &wire.RequestHeader{Xid: xid, Op: wire.OpSync}, &wire.PathRequest{Path: "/"})); err != nil {
+		_ = l.Close()
+	}
+}
+
+// catchesUp reports whether a sync must be the first request on l, and returns
+// its number. The answer to it is then the next one on l.
+func (s *session) catchesUp(l *link) (xid int32, needed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.heardOn == nil {
+		return 0, false
+	}
+	s.heardOn, s.catchUpXid = l, ownXid(s.ownRequests.Add(1)-1)
+	return s.catchUpXid, true
+}
+
+// onEventOn notes that an event arrives on l.
+func (s *session) onEventOn(l *link) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heardOn = l
+}
+
+// isNotCaughtUp reports whether an answer refuses the sync of catchUp. A server
+// that does not know the request is not asked again.
+func (s *session) isNotCaughtUp(xid int32, code wire.Code) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return xid == s.catchUpXid && xid != 0 && code != wire.OK && code != wire.Unimplemented
+}

@@ -1,0 +1,177 @@
+package framework_test
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// wanderer is a client that is connected to one of two members that follow, and
+// has a watch on /a.
+type wanderer struct {
+	*testing.T
+	*framework.Client
+	sess      *framework.Session
+	other     *framework.Client // at the leader
+	network   *testutil.ClientNet
+	ens       *testutil.Embedded
+	now, then int          // the members
+	only      atomic.Int32 // where it may connect
+	changed   <-chan struct{}
+}
+
+func newWanderer(t *testing.T, ens *testutil.Embedded) *wanderer {
+	t.Helper()
+	servers := strings.Split(ens.Servers(), ",")
+	w := &wanderer{T: t, ens: ens, network: ens.ClientNet("wandering"), now: (ens.Leader() + 1) % 3, then: (ens.Leader() + 2) % 3}
+	w.only.Store(int32(w.now))
+	w.other, _ = start(t, ens, framework.WithDialer(onlyTo(func() string { return servers[ens.Leader()] }, ens.Dial)))
+	w.Client, _ = start(t, ens, framework.WithDialer(onlyTo(func() string { return servers[w.only.Load()] }, w.network.Dial)))
+	must(t, w.other.WaitConnected(within(t, time.Minute)))
+	must(t, w.WaitConnected(within(t, time.Minute)))
+	w.sess = session(t, w.Client)
+	_, err := w.Create(t.Context(), "/a", nil, 0)
+	must(t, err)
+	w.changed, err = w.sess.Watch(t.Context(), "/a")
+	must(t, err)
+	time.Sleep(time.Second)
+	return w
+}
+
+type dialer = func(network, address string, limit time.Duration) (net.Conn, error)
+
+// onlyTo returns a dialer that reaches only one server.
+func onlyTo(server func() string, dial dialer) dialer {
+	return func(network, address string, limit time.Duration) (net.Conn, error) {
+		if address != server() {
+			return nil, errors.New("refused")
+		}
+		return dial(network, address, limit)
+	}
+}
+
+// goes has the client go to the other member.
+func (w *wanderer) goes() {
+	w.Helper()
+	w.only.Store(int32(w.then))
+	w.network.Drop()
+	bubble.AwaitTrue(w.T, "the other member", func() bool {
+		return w.State() == framework.Connected && memberOf(w.T, w.ens, w.sess.ID()) == w.then
+	})
+}
+
+// A session hears of a change by an event, and its next connection is to a
+// member that does not know of it yet. No read may show what was before. A
+// holder that was let in by the event would see data of before the last
+// holder's writes.
+func TestNoReadGoesBackBehindAnEvent(t *testing.T) {
+	for name, read := range map[string]func(w *wanderer) error{
+		"of the wire client": func(w *wanderer) error { _, _, err := w.Get(w.Context(), "/new"); return err },
+		"with a watch":       func(w *wanderer) error { _, err := w.sess.Watch(w.Context(), "/new"); return err },
+		"of many": func(w *wanderer) error {
+			all, err := w.ReadAll(w.Context(), framework.Read{Path: "/new"}, framework.Read{Path: "/", Children: true})
+			if err == nil {
+				err = all[0].Err
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+				w := newWanderer(t, ens)
+				ens.Lag(w.then)
+				_, err := w.other.Create(t.Context(), "/new", nil, 0)
+				must(t, err)
+				_, err = w.other.Set(t.Context(), "/a", nil, -1)
+				must(t, err)
+				<-w.changed
+				w.goes()
+				done := make(chan error, 1)
+				go func() { done <- read(w) }()
+				time.Sleep(100 * time.Millisecond)
+				ens.Unlag(w.then)
+				must(t, bubble.Await(t, "the read", done))
+			})
+		})
+	}
+}
+
+// The sync is sent once: not without an event, not if an answer came behind it,
+// and again only if its own answer does not come.
+func TestASyncBehindAnEvent(t *testing.T) {
+	change := func(w *wanderer) {
+		_, err := w.Set(w.Context(), "/a", nil, -1)
+		must(w.T, err)
+		<-w.changed
+	}
+	heard := func(w *wanderer) { // without an answer
+		_, err := w.other.Set(w.Context(), "/a", nil, -1)
+		must(w.T, err)
+		<-w.changed
+	}
+	for name, c := range map[string]struct {
+		before func(w *wanderer)
+		fault  testutil.Action // of the first sync
+		syncs  int
+	}{
+		"no event":            {func(*wanderer) {}, testutil.Pass(), 0},
+		"an event":            {heard, testutil.Pass(), 1},
+		"its own write":       {func(w *wanderer) { change(w); _, _, err := w.Get(w.Context(), "/a"); must(w.T, err) }, testutil.Pass(), 0},
+		"an answer behind it": {func(w *wanderer) { heard(w); _, _, err := w.Get(w.Context(), "/a"); must(w.T, err) }, testutil.Pass(), 0},
+		"it is not sent":      {heard, testutil.DropBefore(), 2},
+		"its answer is lost":  {heard, testutil.DropAfter(), 2},
+		"it is refused":       {heard, testutil.Fail(testutil.CodeSystemError), 2},
+		"no server knows it":  {heard, testutil.Fail(testutil.CodeUnimplemented), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+				w := newWanderer(t, ens)
+				c.before(w)
+				var mu sync.Mutex
+				var requests []testutil.Op
+				defer w.network.Control(func(r testutil.Request) testutil.Action {
+					mu.Lock()
+					defer mu.Unlock()
+					if r.Op == testutil.OpCreateSession || r.Op == testutil.OpPing {
+						return testutil.Pass()
+					}
+					requests = append(requests, r.Op)
+					if len(requests) == 1 && r.Op == testutil.OpSync {
+						return c.fault
+					}
+					return testutil.Pass()
+				})()
+				w.goes()
+				for range 3 {
+					_, _, err := w.Get(t.Context(), "/a")
+					must(t, err)
+				}
+				w.network.Drop()
+				_, _, err := w.Get(t.Context(), "/a")
+				must(t, err)
+				mu.Lock()
+				defer mu.Unlock()
+				syncs := 0
+				for i, op := range requests {
+					if op == testutil.OpSync {
+						syncs++
+						if i > syncs {
+							t.Errorf("a sync behind other requests: %v", requests)
+						}
+					}
+				}
+				if syncs != c.syncs {
+					t.Errorf("%d syncs, want %d: %v", syncs, c.syncs, requests)
+				}
+			})
+		})
+	}
+}
