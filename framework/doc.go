@@ -28,6 +28,10 @@
 // cause of the context. If a write has failed, [MaybeApplied] reports whether
 // the ensemble may have executed it.
 //
+// Members lag behind each other. But within a session no read shows a state of
+// before an answer or an event that the session has had, whatever it is
+// connected to. So a holder sees all that the holders before it have written.
+//
 // # States
 //
 // A session begins, may be suspended and resume, and ends once, for good. After
@@ -83,5 +87,5 @@
 // takes at most T/50, and up to 40 in slower ensembles, however much it holds.
 // [WithServerTick] can make that 8. Any other one costs a ping each T/3, which
 // any member answers. An operation costs one request, unless its comment says
-// otherwise.
+// otherwise. A reconnect right behind an event costs a sync.
 package framework
