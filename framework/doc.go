@@ -31,8 +31,8 @@
 // Members lag behind each other. But within a session no read shows a state of
 // before an answer or an event that the session has had, whatever it is
 // connected to. So a holder sees all that the holders before it have written.
-// The exception behind an event is a leader that has lost its quorum and has not
-// noticed yet: see [ProofSync].
+// The exception behind an event is a leader that has lost its quorum and has
+// not noticed yet: see [ProofSync].
 //
 // # States
 //
