@@ -94,16 +94,15 @@ func appendAttr(attrs []slog.Attr, field zapcore.Field) []slog.Attr {
 	}
 	values := zapcore.NewMapObjectEncoder()
 	field.AddTo(values)
-	object := field.Type == zapcore.ObjectMarshalerType || field.Type == zapcore.InlineMarshalerType
-	return appendValues(attrs, values.Fields, object)
+	return appendValues(attrs, values.Fields)
 }
 
 // appendValues appends values in the order of their keys. The values of an
 // object become a group.
-func appendValues(attrs []slog.Attr, values map[string]any, object bool) []slog.Attr {
+func appendValues(attrs []slog.Attr, values map[string]any) []slog.Attr {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if inner, ok := values[key].(map[string]any); ok && object {
-			group := appendValues(nil, inner, object)
+		if inner, ok := values[key].(map[string]any); ok {
+			group := appendValues(nil, inner)
 			attrs = append(attrs, slog.Attr{Key: key, Value: slog.GroupValue(group...)})
 			continue
 		}

@@ -326,7 +326,8 @@ func TestBeginsNotAgainWithoutAServer(t *testing.T) {
 
 // The client gives its session up by its own clock, because it holds something.
 // A new leader has given that session more time, so the member's znode still
-// stands when it goes on in the next session: it does not count itself twice.
+// stands when it goes on in the next session. It waits until that is gone:
+// neighbors would count it twice.
 func TestItsEarlierSessionLivesOn(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		slow, other := w.Connect("slow", patient), w.ConnectNext(patient)
@@ -342,9 +343,20 @@ func TestItsEarlierSessionLivesOn(t *testing.T) {
 		must(t, w.Stop(leader))
 		time.Sleep(bubble.Timeout / 30)
 		must(t, w.Restart(leader))
-		time.Sleep(bubble.Timeout)
+		time.Sleep(bubble.Timeout / 6)
+		defer net.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpCloseSession {
+				return testutil.Delay(bubble.Timeout / 6)
+			}
+			return testutil.Pass()
+		})()
 		net.Heal()
-		time.Sleep(5 * bubble.Timeout)
+		for range 100 {
+			time.Sleep(bubble.Timeout / 100)
+			if names := w.Children(path); len(names) > 1 {
+				t.Fatalf("it stands there twice: %v", names)
+			}
+		}
 		pending(t, first)
 		in := enter(t, entering(t.Context(), double(t, other, 2)))
 		leaveTogether(t, in, enter(t, first))

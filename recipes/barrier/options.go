@@ -52,8 +52,8 @@ func newConfig(client *framework.Client, path string, opts []Option) (cfg config
 
 // failed returns the error of a verb.
 func failed(ctx context.Context, verb, path string, err error) error {
-	if ended := ctxerr.Of(ctx); ended != nil && !errors.Is(err, ended) && !framework.MaybeApplied(err) {
-		err = ended
+	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) && !framework.MaybeApplied(err) {
+		err = ctxerr.Of(ctx)
 	}
 	return fmt.Errorf("barrier: %s %s: %w", verb, path, err)
 }
