@@ -24,12 +24,12 @@ var errNotCaughtUp = errors.New("the sync behind an event is refused")
 // session has heard an event that no answer came behind. The caller holds
 // sending.
 func (l *link) catchUp(op wire.Op) {
-	if l.begun || l.closeSent || op == wire.OpAuth || op == wire.OpCloseSession {
+	if l.begun || op == wire.OpAuth || op == wire.OpCloseSession {
 		return
 	}
 	l.begun = true
-	xid, needed := l.session.catchesUp(l)
-	if !needed || !l.session.onSend(l, xid, wire.OpSync, nil, clock.Now()) {
+	xid := l.session.catchesUp(l)
+	if xid == 0 || !l.session.onSend(l, xid, wire.OpSync, nil, clock.Now()) {
 		return
 	}
 	l.unanswered.add(xid, wire.OpSync)
@@ -38,16 +38,16 @@ func (l *link) catchUp(op wire.Op) {
 	}
 }
 
-// catchesUp reports whether a sync must be the first request on l, and returns
-// its number. The answer to it is then the next one on l.
-func (s *session) catchesUp(l *link) (xid int32, needed bool) {
+// catchesUp returns the number of the sync that must be the first request on l,
+// 0 if none must. The answer to it is then the next one on l.
+func (s *session) catchesUp(l *link) int32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.heardOn == nil {
-		return 0, false
+		return 0
 	}
-	s.heardOn, s.catchUpXid = l, ownXid(s.ownRequests.Add(1)-1)
-	return s.catchUpXid, true
+	s.heardOn, s.catchUpXid = l, s.nextOwnXid()
+	return s.catchUpXid
 }
 
 // onEventOn notes that an event arrives on l.
@@ -57,10 +57,10 @@ func (s *session) onEventOn(l *link) {
 	s.heardOn = l
 }
 
-// isNotCaughtUp reports whether an answer refuses the sync of catchUp. A server
-// that does not know the request is not asked again.
+// isNotCaughtUp reports whether a refusal is that of the sync of catchUp. A
+// server that does not know the request is not asked again.
 func (s *session) isNotCaughtUp(xid int32, code wire.Code) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return xid == s.catchUpXid && xid != 0 && code != wire.OK && code != wire.Unimplemented
+	return isOwnXid(xid) && xid == s.catchUpXid && code != wire.Unimplemented
 }

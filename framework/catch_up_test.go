@@ -1,8 +1,11 @@
 package framework_test
 
 import (
+	"context"
+	"encoding/binary"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,15 +29,34 @@ type wanderer struct {
 	now, then int          // the members
 	only      atomic.Int32 // where it may connect
 	changed   <-chan struct{}
+	failing   atomic.Int32 // how many syncs cannot be written
 }
 
-func newWanderer(t *testing.T, ens *testutil.Embedded) *wanderer {
+// syncFails is a connection on which the writes of the next syncs fail, and no
+// others.
+type syncFails struct {
+	net.Conn
+	failing *atomic.Int32
+}
+
+func (c *syncFails) Write(p []byte) (int, error) {
+	if len(p) >= 12 && testutil.Op(binary.BigEndian.Uint32(p[8:])) == testutil.OpSync && c.failing.Add(-1) >= 0 {
+		return 0, errors.New("no buffer")
+	}
+	return c.Conn.Write(p)
+}
+
+func newWanderer(t *testing.T, ens *testutil.Embedded, opts ...framework.Option) *wanderer {
 	t.Helper()
 	servers := strings.Split(ens.Servers(), ",")
 	w := &wanderer{T: t, ens: ens, network: ens.ClientNet("wandering"), now: (ens.Leader() + 1) % 3, then: (ens.Leader() + 2) % 3}
 	w.only.Store(int32(w.now))
 	w.other, _ = start(t, ens, framework.WithDialer(onlyTo(func() string { return servers[ens.Leader()] }, ens.Dial)))
-	w.Client, _ = start(t, ens, framework.WithDialer(onlyTo(func() string { return servers[w.only.Load()] }, w.network.Dial)))
+	dial := func(network, address string, limit time.Duration) (net.Conn, error) {
+		conn, err := w.network.Dial(network, address, limit)
+		return &syncFails{conn, &w.failing}, err
+	}
+	w.Client, _ = start(t, ens, append(opts, framework.WithDialer(onlyTo(func() string { return servers[w.only.Load()] }, dial)))...)
 	must(t, w.other.WaitConnected(within(t, time.Minute)))
 	must(t, w.WaitConnected(within(t, time.Minute)))
 	w.sess = session(t, w.Client)
@@ -56,6 +78,14 @@ func onlyTo(server func() string, dial dialer) dialer {
 		}
 		return dial(network, address, limit)
 	}
+}
+
+// hears has the client hear of a change, without an answer.
+func (w *wanderer) hears() {
+	w.Helper()
+	_, err := w.other.Set(w.Context(), "/a", nil, -1)
+	must(w.T, err)
+	<-w.changed
 }
 
 // goes has the client go to the other member.
@@ -90,9 +120,7 @@ func TestNoReadGoesBackBehindAnEvent(t *testing.T) {
 				ens.Lag(w.then)
 				_, err := w.other.Create(t.Context(), "/new", nil, 0)
 				must(t, err)
-				_, err = w.other.Set(t.Context(), "/a", nil, -1)
-				must(t, err)
-				<-w.changed
+				w.hears()
 				w.goes()
 				done := make(chan error, 1)
 				go func() { done <- read(w) }()
@@ -112,24 +140,21 @@ func TestASyncBehindAnEvent(t *testing.T) {
 		must(w.T, err)
 		<-w.changed
 	}
-	heard := func(w *wanderer) { // without an answer
-		_, err := w.other.Set(w.Context(), "/a", nil, -1)
-		must(w.T, err)
-		<-w.changed
-	}
+	heard := (*wanderer).hears
 	for name, c := range map[string]struct {
 		before func(w *wanderer)
 		fault  testutil.Action // of the first sync
 		syncs  int
 	}{
-		"no event":            {func(*wanderer) {}, testutil.Pass(), 0},
-		"an event":            {heard, testutil.Pass(), 1},
-		"its own write":       {func(w *wanderer) { change(w); _, _, err := w.Get(w.Context(), "/a"); must(w.T, err) }, testutil.Pass(), 0},
-		"an answer behind it": {func(w *wanderer) { heard(w); _, _, err := w.Get(w.Context(), "/a"); must(w.T, err) }, testutil.Pass(), 0},
-		"it is not sent":      {heard, testutil.DropBefore(), 2},
-		"its answer is lost":  {heard, testutil.DropAfter(), 2},
-		"it is refused":       {heard, testutil.Fail(testutil.CodeSystemError), 2},
-		"no server knows it":  {heard, testutil.Fail(testutil.CodeUnimplemented), 1},
+		"no event":             {func(*wanderer) {}, testutil.Pass(), 0},
+		"an event":             {heard, testutil.Pass(), 1},
+		"its own write":        {func(w *wanderer) { change(w); _, _, err := w.Get(w.Context(), "/a"); must(w.T, err) }, testutil.Pass(), 0},
+		"an answer behind it":  {func(w *wanderer) { heard(w); _, _, err := w.Get(w.Context(), "/a"); must(w.T, err) }, testutil.Pass(), 0},
+		"it cannot be written": {func(w *wanderer) { heard(w); w.failing.Store(1) }, testutil.Pass(), 1},
+		"it is not sent":       {heard, testutil.DropBefore(), 2},
+		"its answer is lost":   {heard, testutil.DropAfter(), 2},
+		"it is refused":        {heard, testutil.Fail(testutil.CodeSystemError), 2},
+		"no server knows it":   {heard, testutil.Fail(testutil.CodeUnimplemented), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
@@ -174,4 +199,62 @@ func TestASyncBehindAnEvent(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Credentials come before the sync: a server may demand them of it. A session
+// that is closed needs none.
+func TestWhatComesBeforeTheSync(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(*wanderer) error
+		want []testutil.Op
+	}{
+		"a read":  {func(w *wanderer) error { _, _, err := w.Get(w.Context(), "/a"); return err }, []testutil.Op{testutil.OpAuth, testutil.OpSync, testutil.OpGetData}},
+		"a close": {func(w *wanderer) error { return w.Close() }, []testutil.Op{testutil.OpAuth, testutil.OpCloseSession}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+				w := newWanderer(t, ens, framework.WithAuth("digest", []byte("app:pw")))
+				w.hears()
+				var mu sync.Mutex
+				var requests []testutil.Op
+				defer w.network.Control(func(r testutil.Request) testutil.Action {
+					mu.Lock()
+					defer mu.Unlock()
+					if r.Op != testutil.OpCreateSession && r.Op != testutil.OpPing {
+						requests = append(requests, r.Op)
+					}
+					return testutil.Pass()
+				})()
+				w.goes()
+				must(t, c.do(w))
+				mu.Lock()
+				defer mu.Unlock()
+				if !slices.Equal(requests, c.want) {
+					t.Errorf("%v, want %v", requests, c.want)
+				}
+			})
+		})
+	}
+}
+
+// While every server refuses the sync, no request is answered.
+func TestTheSyncIsRefusedEverywhere(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		w := newWanderer(t, ens)
+		w.hears()
+		stop := w.network.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpSync {
+				return testutil.Fail(testutil.CodeSystemError)
+			}
+			return testutil.Pass()
+		})
+		w.goes()
+		_, _, err := w.Get(within(t, timeout), "/a")
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		stop()
+		_, _, err = w.Get(t.Context(), "/a")
+		must(t, err)
+	})
 }

@@ -39,6 +39,8 @@ func ownXid(n uint64) int32 {
 	return firstOwnXid - int32(n%numbers)
 }
 
+func (s *session) nextOwnXid() int32 { return ownXid(s.ownRequests.Add(1) - 1) }
+
 // reply is an answer to a request of ours.
 type reply struct {
 	body  []byte
@@ -125,7 +127,7 @@ func (l *link) ask(ctx context.Context, op wire.Op, body wire.Appender) (reply, 
 	if !l.awaitPresented(ctx) {
 		return reply{}, zk.ErrNoServer
 	}
-	xid := ownXid(l.session.ownRequests.Add(1) - 1)
+	xid := l.session.nextOwnXid()
 	answer := l.asked.add(xid)
 	if answer == nil || !l.sendOwn(op, wire.AppendFrame(nil, &wire.RequestHeader{Xid: xid, Op: op}, body), xid) {
 		return reply{}, zk.ErrNoServer
@@ -181,7 +183,7 @@ type ownRequest struct {
 // can. It does not enter the window: the creates that it is sent behind bound
 // how much is asked for.
 func (l *link) sendBehind(op wire.Op, body wire.Appender) <-chan reply {
-	xid := ownXid(l.session.ownRequests.Add(1) - 1)
+	xid := l.session.nextOwnXid()
 	answer := l.asked.add(xid)
 	if answer != nil {
 		l.behind = append(l.behind, ownRequest{xid, op, body})
@@ -242,7 +244,7 @@ func (l *link) sendTogether(op wire.Op, bodies []wire.Appender, answers []<-chan
 	var frames []byte
 	xids := make([]int32, len(bodies))
 	for i, body := range bodies {
-		xids[i] = ownXid(l.session.ownRequests.Add(1) - 1)
+		xids[i] = l.session.nextOwnXid()
 		if answers[i] = l.asked.add(xids[i]); answers[i] == nil {
 			return false
 		}
@@ -259,9 +261,12 @@ func (l *link) sendOwn(op wire.Op, frames []byte, xids ...int32) bool {
 		return false
 	}
 	defer func() { <-l.sending }()
+	if l.closeSent {
+		return false
+	}
 	l.catchUp(op)
 	for _, xid := range xids {
-		if l.closeSent || !l.session.onSend(l, xid, op, nil, clock.Now()) {
+		if !l.session.onSend(l, xid, op, nil, clock.Now()) {
 			return false
 		}
 		l.unanswered.add(xid, op)

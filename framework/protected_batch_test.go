@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/seam"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -181,6 +182,26 @@ func TestABatchThatIsGivenUpLeavesNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A batch of an unhurried session gets its answer although the caller's context
+// has ended.
+func TestAnUnhurriedBatchGetsItsAnswer(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		s := seam.Framework.(interface {
+			Unhurried(*framework.Session) *framework.Session
+		}).Unhurried(session(t, c))
+		for _, path := range []string{"/dir", "/ticket"} {
+			_, err := c.Create(t.Context(), path, nil, 0)
+			must(t, err)
+		}
+		defer once(ens, testutil.OpMulti, testutil.DelayReply(timeout/6))()
+		paths, _, err := seats(within(t, timeout/60), s, sequential)
+		if err != nil || len(paths) != 2 {
+			t.Errorf("%q, %v", paths, err)
+		}
+	})
 }
 
 // A batch of no znodes is a multi that is made again after a lost answer. The

@@ -20,10 +20,7 @@ func parentIn(data []byte) int64 {
 	if found == nil {
 		return 0
 	}
-	id, err := strconv.ParseUint(string(found[1]), 16, 64)
-	if err != nil {
-		return 0
-	}
+	id, _ := strconv.ParseUint(string(found[1]), 16, 64) // the expression has 16 digits at most
 	return int64(id)
 }
 
