@@ -193,7 +193,7 @@ func TestASyncBehindAnEvent(t *testing.T) {
 						}
 					}
 				}
-				if syncs != c.syncs {
+				if syncs != c.syncs || syncs > 0 && requests[0] != testutil.OpSync {
 					t.Errorf("%d syncs, want %d: %v", syncs, c.syncs, requests)
 				}
 			})
