@@ -439,6 +439,25 @@ func TestCloseOfOneShotWatches(t *testing.T) {
 	})
 }
 
+// A cache that pauses after errors is closed with its client at once.
+func TestClosedClientInAPause(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, err := w.OpenTo("reader", w.Servers()+"/nowhere")
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := start(t, c)
+		time.Sleep(time.Minute)
+		began := time.Now()
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if await(t, k, cache.Closed); time.Since(began) > 0 {
+			t.Errorf("after %v", time.Since(began))
+		}
+	})
+}
+
 // Close ends what waits, also for a connection.
 func TestCloseEndsWaits(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {

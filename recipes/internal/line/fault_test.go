@@ -470,6 +470,27 @@ func TestListFindsNoDirectory(t *testing.T) {
 	}
 }
 
+// An Acquire that pauses since the directory is not found ends with its client
+// at once.
+func TestClosedClientInAPause(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a := w.Connect("a")
+		m := mutexOf(t, a)
+		fault := testutil.NewFault(testutil.Match{Op: testutil.OpGetChildren2, Path: lockPath, Times: -1}, testutil.Fail(testutil.CodeNoNode))
+		defer w.ClientNet("a").Control(fault.Control)()
+		ended := make(chan error, 1)
+		go func() { _, err := m.Acquire(t.Context()); ended <- err }()
+		time.Sleep(time.Minute)
+		began := time.Now()
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		if bubble.WantErr(t, <-ended, framework.ErrClosed); time.Since(began) > 0 {
+			t.Errorf("after %v", time.Since(began))
+		}
+	})
+}
+
 // settled counts the goroutines of the bubble by their stacks, when all are
 // blocked.
 func settled() map[string]int {
