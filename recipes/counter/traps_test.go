@@ -341,6 +341,26 @@ func TestManyConflictsUnderTheMutex(t *testing.T) {
 	})
 }
 
+// The mutex is waited for no longer than a session timeout.
+func TestTheMutexIsNotReleased(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		other, c := w.ConnectNext(), w.Connect("ours")
+		n := newCounter(t, c)
+		add(t, n, 1, 1)
+		mutex, err := locks.NewMutex(other, path+"-lock")
+		must(t, err)
+		lease := bubble.Acquire(t, t.Context(), mutex)
+		time.Sleep(500 * time.Millisecond) // it is time to look, and the value is known
+		began := time.Now()
+		add(t, n, 1, 2)
+		if took, want := time.Since(began), w.Session(c).Timeout(); took < want || took > want+time.Second {
+			t.Errorf("it took %v, want %v", took, want)
+		}
+		bubble.Release(t, lease)
+		w.Empty(path + "-lock")
+	})
+}
+
 // A counter at version -1 would be overwritten, since any version matches. Only
 // a Set writes, which overwrites anyway.
 func TestACounterAtVersionMinusOne(t *testing.T) {

@@ -1,6 +1,8 @@
 package presence_test
 
 import (
+	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -243,4 +245,51 @@ func TestPausesOfAClose(t *testing.T) {
 		}
 		closed(t, w, n)
 	})
+}
+
+// While a Node is ill it looks for its znode ten times per session timeout if the
+// delete is refused, once if a create may be executed late, and otherwise never.
+func TestPausesOfAnIllNode(t *testing.T) {
+	for name, tt := range map[string]struct {
+		op          testutil.Op
+		action      testutil.Action
+		least, most int64
+	}{
+		"the delete is refused":   {testutil.OpDelete, testutil.Fail(testutil.CodeNoAuth), 90, 110},
+		"a create may come late":  {testutil.OpCreate, testutil.DropAfter(), 7, 15},
+		"the delete was answered": {testutil.OpDelete, testutil.Pass(), 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c := w.ConnectNext()
+				w.Latency(time.Millisecond)
+				var faults, looks atomic.Int64
+				stop := w.Control(func(r testutil.Request) testutil.Action {
+					switch {
+					case r.Op == testutil.OpSync:
+						looks.Add(1)
+					case r.Does(tt.op, path) && (faults.Add(1) == 1 || tt.least > 50):
+						return tt.action
+					}
+					return testutil.Pass()
+				})
+				var checks atomic.Int64
+				n := announce(t, c, path, "a", presence.WithHealthCheck(time.Hour, func(context.Context) error {
+					if checks.Add(1) > 1 {
+						return errors.New("ill")
+					}
+					return nil
+				}))
+				time.Sleep(time.Hour)
+				awaitState(t, n, presence.Pending)
+				looks.Store(0)
+				time.Sleep(10 * w.Session(c).Timeout())
+				if got := looks.Load(); got < tt.least || got > tt.most {
+					t.Errorf("%d looks, want %d to %d", got, tt.least, tt.most)
+				}
+				stop()
+				closed(t, w, n)
+			})
+		})
+	}
 }
