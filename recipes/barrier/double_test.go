@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -533,6 +534,31 @@ func TestTheWatchOfReadyFailsAgainAndAgain(t *testing.T) {
 	}
 }
 
+// A server that cannot arm the watch of ready at the moment is tried three
+// times. Then a watch of another kind serves.
+func TestTheWatchOfReadyIsRefused(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		a, b := double(t, w.ConnectNext(), 2), double(t, w.ConnectNext(), 2)
+		w.Latency(time.Millisecond)
+		var asked atomic.Int32
+		defer w.Control(func(r testutil.Request) testutil.Action {
+			if r.Op != testutil.OpAddWatch {
+				return testutil.Pass()
+			}
+			asked.Add(1)
+			return testutil.Fail(testutil.CodeSystemError)
+		})()
+		first := entering(t.Context(), a)
+		time.Sleep(time.Second)
+		if n := asked.Load(); n != 6 { // two a try
+			t.Errorf("%d requests", n)
+		}
+		second := entering(t.Context(), b)
+		leaveTogether(t, enter(t, first), enter(t, second))
+		nothingLeft(t, w)
+	})
+}
+
 // Whatever wakes a member that waits, only ready lets it pass. A known failure
 // elsewhere: GH-1290 of Curator.
 func TestWokenByAnythingElse(t *testing.T) {
@@ -702,7 +728,11 @@ func TestAMemberWasDeleted(t *testing.T) {
 		}
 		err := inside[0].Leave(t.Context())
 		wantErr(t, err, barrier.ErrGone)
-		wantErr(t, inside[0].Leave(t.Context()), err)
+		ended, end := context.WithCancel(t.Context())
+		end()
+		for range 20 {
+			wantErr(t, inside[0].Leave(ended), err)
+		}
 		leave(t, leaving(t.Context(), inside[1]))
 		nothingLeft(t, w)
 	})
