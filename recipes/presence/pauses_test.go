@@ -247,8 +247,9 @@ func TestPausesOfAClose(t *testing.T) {
 	})
 }
 
-// While a Node is ill it looks for its znode ten times per session timeout if the
-// delete is refused, once if a create may be executed late, and otherwise never.
+// While a Node is ill it looks for its znode ten times per session timeout if
+// the delete is refused, once if a create may be executed late, and otherwise
+// never.
 func TestPausesOfAnIllNode(t *testing.T) {
 	for name, tt := range map[string]struct {
 		op          testutil.Op
