@@ -52,7 +52,8 @@ func newConfig(client *framework.Client, path string, opts []Option) (cfg config
 
 // failed returns the error of a verb.
 func failed(ctx context.Context, verb, path string, err error) error {
-	if ctx.Err() != nil && !errors.Is(err, ctx.Err()) && !framework.MaybeApplied(err) {
+	saysWhy := errors.Is(err, ctx.Err()) && errors.Is(err, context.Cause(ctx))
+	if ctx.Err() != nil && !saysWhy && !framework.MaybeApplied(err) {
 		err = ctxerr.Of(ctx)
 	}
 	return fmt.Errorf("barrier: %s %s: %w", verb, path, err)

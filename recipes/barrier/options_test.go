@@ -21,6 +21,7 @@ func TestFailed(t *testing.T) {
 	}{
 		"an error":              {t.Context(), framework.ErrSessionLost, framework.ErrSessionLost},
 		"an error, and the end": {ended, framework.ErrSessionLost, why},
+		"the end without why":   {ended, context.Canceled, why},
 		"the end":               {ended, errors.Join(errAgain, context.Canceled, why), errAgain},
 	} {
 		t.Run(name, func(t *testing.T) {
