@@ -16,7 +16,8 @@ import (
 //
 // So the first request on the next connection has a sync right before it. It
 // has a frame of its own, and nobody waits for its answer: the requests of a
-// session are executed in order.
+// session are executed in order. A leader that has lost its quorum, and has not
+// noticed yet, answers it as well, and need not know of the change.
 
 var errNotCaughtUp = errors.New("the sync behind an event is refused")
 

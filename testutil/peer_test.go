@@ -71,6 +71,7 @@ func attach(t *testing.T, nc net.Conn, ask *wire.ConnectRequest) *wire.ConnectRe
 	}
 	frame, err := wire.ReadFrame(nc, 16<<20, nil)
 	if err != nil {
+		t.Logf("no answer from %v: %v", nc.RemoteAddr(), err)
 		return nil
 	}
 	answer := new(wire.ConnectResponse)

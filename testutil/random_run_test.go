@@ -34,6 +34,11 @@ type runner struct {
 // an order that is the same for all ensembles that behave the same.
 func run(t *testing.T, ens testutil.Ensemble, p *program, spread bool) []string {
 	t.Helper()
+	defer func() {
+		if t.Failed() {
+			t.Logf("-seed %d", p.seed)
+		}
+	}()
 	r := &runner{t: t, ens: ens, spread: spread, log: &transcript{sessions: map[int64]string{0: "nobody"}}}
 	for i := range peers {
 		r.enter(i)
