@@ -64,19 +64,24 @@ func (l *transcript) stat(s wire.Stat) string {
 // connection was closed.
 func attach(t *testing.T, nc net.Conn, ask *wire.ConnectRequest) *wire.ConnectResponse {
 	t.Helper()
-	nc.SetDeadline(time.Now().Add(10 * time.Second))
-	defer nc.SetDeadline(time.Time{})
-	if _, err := nc.Write(wire.AppendFrame(nil, ask)); err != nil {
+	return (&peer{t: t, nc: nc}).attach(ask)
+}
+
+func (p *peer) attach(ask *wire.ConnectRequest) *wire.ConnectResponse {
+	p.t.Helper()
+	p.nc.SetWriteDeadline(time.Now().Add(10 * time.Second))
+	defer p.nc.SetDeadline(time.Time{})
+	if _, err := p.nc.Write(wire.AppendFrame(nil, ask)); err != nil {
 		return nil
 	}
-	frame, err := wire.ReadFrame(nc, 16<<20, nil)
+	frame, err := p.receive()
 	if err != nil {
-		t.Logf("no answer from %v: %v", nc.RemoteAddr(), err)
+		p.t.Logf("no answer from %v: %v", p.nc.RemoteAddr(), err)
 		return nil
 	}
 	answer := new(wire.ConnectResponse)
 	if err := wire.Unmarshal(frame, answer); err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
 	return answer
 }
@@ -84,18 +89,23 @@ func attach(t *testing.T, nc net.Conn, ask *wire.ConnectRequest) *wire.ConnectRe
 // newPeer opens a connection with a new session.
 func newPeer(t *testing.T, name string, nc net.Conn, timeout time.Duration, log *transcript) *peer {
 	t.Helper()
-	t.Cleanup(func() { nc.Close() })
-	answer := attach(t, nc, &wire.ConnectRequest{Timeout: int32(timeout.Milliseconds()), Password: make([]byte, 16)})
-	if answer == nil || answer.SessionID == 0 {
-		t.Fatalf("%s: no session: %+v", name, answer)
-	}
-	p := &peer{
-		t: t, name: name, nc: nc, session: answer.SessionID, pass: bytes.Clone(answer.Password), timeout: answer.Timeout, log: log,
-	}
-	if log != nil {
-		log.sessions[p.session] = name
-	}
+	p := &peer{t: t, name: name, nc: nc, log: log}
+	p.open(timeout)
 	return p
+}
+
+// open opens the peer's session.
+func (p *peer) open(timeout time.Duration) {
+	p.t.Helper()
+	p.t.Cleanup(func() { p.nc.Close() })
+	answer := p.attach(&wire.ConnectRequest{Timeout: int32(timeout.Milliseconds()), Password: make([]byte, 16)})
+	if answer == nil || answer.SessionID == 0 {
+		p.t.Fatalf("%s: no session: %+v", p.name, answer)
+	}
+	p.session, p.pass, p.timeout = answer.SessionID, bytes.Clone(answer.Password), answer.Timeout
+	if p.log != nil {
+		p.log.sessions[p.session] = p.name
+	}
 }
 
 // send sends a request without waiting for the answer.

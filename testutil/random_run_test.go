@@ -46,7 +46,7 @@ func run(t *testing.T, ens testutil.Ensemble, p *program, spread bool) []string 
 	if ens.Members() > 1 {
 		r.leader = ens.Leader()
 		for i := range ens.Members() {
-			r.others = append(r.others, newPeer(t, "L", r.dial(i), 40*time.Second, r.log))
+			r.others = append(r.others, r.open("L", i))
 		}
 	}
 	r.peers[0].send(wire.OpCreate, create(p.root, "", 0))
@@ -115,11 +115,34 @@ func (r *runner) enter(i int) {
 	if r.spread {
 		r.at[i] = i
 	}
-	p := newPeer(r.t, fmt.Sprintf("%c%d", 'A'+i, r.count), r.dial(r.at[i]), 40*time.Second, r.log)
+	p := r.open(fmt.Sprintf("%c%d", 'A'+i, r.count), r.at[i])
 	if r.ens.Members() > 1 {
 		p.stalled = r.nudge
 	}
 	r.peers[i], r.here[i], r.lives[i] = p, true, true
+}
+
+// open opens a connection with a new session. If the answer does not come, the
+// other clients ask for something, or, before there is one on each member,
+// another session.
+func (r *runner) open(name string, member int) *peer {
+	p := &peer{t: r.t, name: name, nc: r.dial(member), log: r.log}
+	switch {
+	case r.ens.Members() == 1:
+	case len(r.others) == r.ens.Members():
+		p.stalled = r.nudge
+	default:
+		p.stalled = func() {
+			r.t.Logf("%s has no session for a second: another one is asked for", name)
+			other := newPeer(r.t, "another", r.dial(member), 40*time.Second, r.log)
+			other.send(wire.OpCloseSession, nil)
+			_, _ = other.receive()
+			other.nc.Close()
+		}
+	}
+	p.open(40 * time.Second)
+	p.stalled = nil
+	return p
 }
 
 func (r *runner) back(i int) {
