@@ -17,8 +17,8 @@ import (
 // So the first request on the next connection has a sync right before it. It
 // has a frame of its own, and nobody waits for its answer: the requests of a
 // session are executed in order. A leader answers it by itself. One that has
-// lost its quorum, and has not noticed yet, need not know of the change. One may
-// not have applied yet what its followers have.
+// lost its quorum, and has not noticed yet, need not know of the change. One
+// may not have applied yet what its followers have.
 
 var errNotCaughtUp = errors.New("the sync behind an event is refused")
 
