@@ -2,7 +2,6 @@ package framework_test
 
 import (
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,24 +29,13 @@ func TestASyncBehindAnEventOnTheRealServer(t *testing.T) {
 		_, err = other.Set(t.Context(), "/a", []byte{byte(round)}, -1)
 		must(t, err)
 		<-changed
-		var mu sync.Mutex
-		var requests []testutil.Op
-		stop := network.Control(func(r testutil.Request) testutil.Action {
-			mu.Lock()
-			defer mu.Unlock()
-			if r.Op != testutil.OpCreateSession && r.Op != testutil.OpPing {
-				requests = append(requests, r.Op)
-			}
-			return testutil.Pass()
-		})
+		recorded := requestsOf(network, testutil.Pass())
 		network.Drop()
 		data, _, err := c.Get(t.Context(), "/a")
 		must(t, err)
-		stop()
-		mu.Lock()
+		requests := recorded()
 		if !slices.Equal(data, []byte{byte(round)}) || !slices.Equal(requests, []testutil.Op{testutil.OpSync, testutil.OpGetData}) {
 			t.Errorf("read %v by %v", data, requests)
 		}
-		mu.Unlock()
 	}
 }

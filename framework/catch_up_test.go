@@ -88,6 +88,32 @@ func (w *wanderer) hears() {
 	<-w.changed
 }
 
+// requestsOf returns a function that returns what a client has asked for
+// meanwhile, but for connects and pings, and ends the record. If the first
+// request is a sync, fault happens to it.
+func requestsOf(network *testutil.ClientNet, fault testutil.Action) (recorded func() []testutil.Op) {
+	var mu sync.Mutex
+	var requests []testutil.Op
+	stop := network.Control(func(r testutil.Request) testutil.Action {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Op == testutil.OpCreateSession || r.Op == testutil.OpPing {
+			return testutil.Pass()
+		}
+		requests = append(requests, r.Op)
+		if len(requests) == 1 && r.Op == testutil.OpSync {
+			return fault
+		}
+		return testutil.Pass()
+	})
+	return func() []testutil.Op {
+		stop()
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(requests)
+	}
+}
+
 // goes has the client go to the other member.
 func (w *wanderer) goes() {
 	w.Helper()
@@ -160,20 +186,7 @@ func TestASyncBehindAnEvent(t *testing.T) {
 			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 				w := newWanderer(t, ens)
 				c.before(w)
-				var mu sync.Mutex
-				var requests []testutil.Op
-				defer w.network.Control(func(r testutil.Request) testutil.Action {
-					mu.Lock()
-					defer mu.Unlock()
-					if r.Op == testutil.OpCreateSession || r.Op == testutil.OpPing {
-						return testutil.Pass()
-					}
-					requests = append(requests, r.Op)
-					if len(requests) == 1 && r.Op == testutil.OpSync {
-						return c.fault
-					}
-					return testutil.Pass()
-				})()
+				recorded := requestsOf(w.network, c.fault)
 				w.goes()
 				for range 3 {
 					_, _, err := w.Get(t.Context(), "/a")
@@ -182,9 +195,7 @@ func TestASyncBehindAnEvent(t *testing.T) {
 				w.network.Drop()
 				_, _, err := w.Get(t.Context(), "/a")
 				must(t, err)
-				mu.Lock()
-				defer mu.Unlock()
-				syncs := 0
+				syncs, requests := 0, recorded()
 				for i, op := range requests {
 					if op == testutil.OpSync {
 						syncs++
@@ -215,21 +226,10 @@ func TestWhatComesBeforeTheSync(t *testing.T) {
 			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 				w := newWanderer(t, ens, framework.WithAuth("digest", []byte("app:pw")))
 				w.hears()
-				var mu sync.Mutex
-				var requests []testutil.Op
-				defer w.network.Control(func(r testutil.Request) testutil.Action {
-					mu.Lock()
-					defer mu.Unlock()
-					if r.Op != testutil.OpCreateSession && r.Op != testutil.OpPing {
-						requests = append(requests, r.Op)
-					}
-					return testutil.Pass()
-				})()
+				recorded := requestsOf(w.network, testutil.Pass())
 				w.goes()
 				must(t, c.do(w))
-				mu.Lock()
-				defer mu.Unlock()
-				if !slices.Equal(requests, c.want) {
+				if requests := recorded(); !slices.Equal(requests, c.want) {
 					t.Errorf("%v, want %v", requests, c.want)
 				}
 			})
