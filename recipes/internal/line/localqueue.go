@@ -94,7 +94,7 @@ func (q *localQueue) enter(ctx context.Context, l *Line, try bool) ([]*Share, er
 		case <-w.ready:
 		case <-ended:
 			defer q.leave(w) // also if ctx panics
-			return nil, q.timedOut(ctx)
+			return nil, q.timedOut(ctx, l)
 		}
 		switch {
 		case w.err != nil:
@@ -245,7 +245,7 @@ func (q *localQueue) refuseLocked(which func(*waiter) bool, err error) {
 		next = e.Next()
 		if w := e.Value.(*waiter); which(w) {
 			q.removeLocked(w)
-			w.err = err
+			w.err = w.line.shown(err)
 			close(w.ready)
 		}
 	}
