@@ -223,7 +223,7 @@ func (k *worker) resources(s Step) []*resource {
 }
 
 func (k *worker) limit(n int) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second+40*k.plan.Latency)
 	defer cancel()
 	c := k.ledger.call(k.who, "set the limit to %d", n)
 	err := k.sem.SetMax(ctx, n)
