@@ -146,8 +146,9 @@
 // # How the code is organized
 //
 //   - plan.go draws plans, limits.go what servers and options allow, wide.go
-//     what goes beyond most plans, view.go the clients' views, value.go what the
-//     goroutines of a client differ in, recreate.go what happens to directories.
+//     what goes beyond most plans, view.go the clients' views, value.go what
+//     the goroutines of a client differ in, recreate.go what happens to
+//     directories.
 //   - fault.go has what can fail, and its text. strike.go says when it happens,
 //     and deed.go does it: member.go to members, request.go to single requests.
 //   - moment.go names the moments of staged plans, and tap.go sees them.
