@@ -109,26 +109,22 @@ func (p *Plan) valueOf(id who, later int) Value {
 	return all[(id.goroutine+later)%len(all)]
 }
 
-// allValues returns the values of a client; with a negative one those of all.
+// allValues returns the values of a client.
 func (p *Plan) allValues(client int) (all []Value) {
-	for c, goroutines := range p.Workers {
-		for g := range goroutines {
-			if client < 0 || c == client {
-				all = append(all, p.valueOf(who{c, g}, 0))
-			}
-		}
+	for g := range p.Workers[client] {
+		all = append(all, p.valueOf(who{client, g}, 0))
 	}
 	return all
 }
 
-// capped reports whether any lease may end by WithMaxHold.
-func (p *Plan) capped() bool {
-	return slices.ContainsFunc(p.allValues(-1), func(v Value) bool { return v.MaxHold > 0 })
+// capped reports whether leases of a client may end by WithMaxHold.
+func (p *Plan) capped(client int) bool {
+	return slices.ContainsFunc(p.allValues(client), func(v Value) bool { return v.MaxHold > 0 })
 }
 
-// asynchronous reports whether any release may not wait.
-func (p *Plan) asynchronous() bool {
-	return slices.ContainsFunc(p.allValues(-1), func(v Value) bool { return v.Async })
+// asynchronous reports whether releases of a client may not wait.
+func (p *Plan) asynchronous(client int) bool {
+	return slices.ContainsFunc(p.allValues(client), func(v Value) bool { return v.Async })
 }
 
 // mostHandoffs returns how often a client may hand off while another waits.

@@ -159,7 +159,7 @@ func (k *worker) step(s Step) bool {
 			return true
 		case errors.Is(err, recipes.ErrLayout) && s.Side == 1 && k.plan.mutexes(k.who.client): // a reader is in line
 			return true
-		case k.plan.disagreed(k.who.client, err), k.plan.Recipe == All && k.plan.capped() && errors.Is(err, recipes.ErrMaxHold):
+		case k.plan.disagreed(k.who.client, err), k.plan.Recipe == All && k.plan.capped(k.who.client) && errors.Is(err, recipes.ErrMaxHold):
 			return true
 		case errors.Is(err, semaphore.ErrLimit) && k.limited(), errors.Is(err, framework.ErrUnproven) && k.plan.far():
 			return true

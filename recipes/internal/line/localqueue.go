@@ -22,10 +22,10 @@ import (
 type localQueue struct {
 	registry *registry
 	key      key
-	client   *framework.Client
+	client   *framework.Client          // of the first Line that used the queue: the view of all that belongs to the queue
 	path     string                     // for messages
 	dir      string                     // whose children stand in line
-	rule     *Rule                      // of the first Line that used the queue
+	rule     *Rule                      // of that Line
 	cfg      *Config                    // the same
 	waitsFor atomic.Pointer[waitingFor] // nil: nothing is waited for in line
 
