@@ -66,7 +66,7 @@ func (s *Session) arm(ctx context.Context, paths []string) (all []seam.Armed, er
 				return err
 			}
 			if err != nil {
-				w.err = &opError{op: opNameWatch, path: paths[i], err: a.session.naming(withMeaning(err))}
+				w.err = &opError{op: opNameWatch, path: paths[i], root: in.root, err: a.session.naming(withMeaning(err))}
 			}
 		}
 		return nil

@@ -31,6 +31,7 @@ var (
 // opError is the error of every operation. It names the operation and the path.
 type opError struct {
 	op, path string
+	root     prefix // of the view that path belongs to
 	err      error
 	maybe    bool // the ensemble may have executed it
 }

@@ -29,7 +29,7 @@ func (s *Session) startDelete(ctx context.Context, path string, patient bool) (f
 		case err == nil:
 			return nil
 		case !isDetached(err) && classify(err) == final:
-			return &opError{op: opNameDelete, path: path, err: withMeaning(err)}
+			return &opError{op: opNameDelete, path: path, root: w.root, err: withMeaning(err)}
 		}
 		return w.leave(ctx, full, true, classify(err) == ambiguous)
 	}

@@ -45,7 +45,7 @@ func nameOperation(err error, ops []any, responses []zk.MultiResponse) error {
 	} else if len(ops) > 1 {
 		path = fmt.Sprintf("%s and %d more", path, len(ops)-1)
 	}
-	return &opError{op: op, path: path, err: e.err, maybe: e.maybe}
+	return &opError{op: op, path: path, root: e.root, err: e.err, maybe: e.maybe}
 }
 
 // unfixMade takes the prefix off the paths of znodes that were created.

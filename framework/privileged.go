@@ -18,6 +18,18 @@ type forEngine struct{}
 
 func (forEngine) Attach(c *Client, key any, newValue func() any) any { return c.attach(key, newValue) }
 
+func (forEngine) In(c *Client, s *Session) *Session { return &Session{live: s.live, root: c.root} }
+
+func (forEngine) Shown(c *Client, err error) error {
+	var e *opError
+	if !errors.As(err, &e) || e.root == c.root {
+		return err
+	}
+	shown := *e
+	shown.path, shown.root = c.root.unfix(e.root.fix(e.path)), c.root
+	return &shown
+}
+
 func (forEngine) Used(c *Client, dir string) {
 	if k := c.core(); k.cfg.sweep > 0 {
 		k.noteUsed(c.root.fix(dir), false)

@@ -135,7 +135,7 @@ func (w scope) complete(ctx context.Context, b *bulk) {
 			continue
 		}
 		name, _ := b.reads[i].op()
-		failed := &opError{op: name, path: b.reads[i].Path, err: withMeaning(r.Err)}
+		failed := &opError{op: name, path: b.reads[i].Path, root: w.root, err: withMeaning(r.Err)}
 		if errors.Is(r.Err, zk.ErrNoNode) {
 			if why == nil {
 				why = errors.Unwrap(w.nameMissingRoot(ctx, failed))

@@ -101,7 +101,7 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 	}
 	began := time.Now()
 	fail := func(err error) error {
-		return &opError{op: op, path: path, err: a.session.naming(withMeaning(err)), maybe: a.unsure}
+		return &opError{op: op, path: path, root: w.root, err: a.session.naming(withMeaning(err)), maybe: a.unsure}
 	}
 	for {
 		s, err := w.awaitConnected(ctx, patience)

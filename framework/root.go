@@ -29,7 +29,7 @@ func (w scope) nameMissingRoot(ctx context.Context, err error) error {
 			w.core.learnRoot(root)
 			continue
 		}
-		return &opError{op: e.op, path: e.path, err: w.core.missing(root, e.err), maybe: e.maybe}
+		return &opError{op: e.op, path: e.path, root: e.root, err: w.core.missing(root, e.err), maybe: e.maybe}
 	}
 	return err
 }

@@ -384,13 +384,12 @@ func (l *Lease) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, erro
 	return responses, err
 }
 
-func (l *Lease) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error) {
+func (l *Lease) multi(ctx context.Context, ops []any) (_ []zk.MultiResponse, err error) {
 	if !l.Held() {
 		return nil, l.notHeld()
 	}
-	sess, err := l.session()
-	if err != nil {
-		return nil, err
+	if !l.oneView() {
+		return nil, errDifferentClients
 	}
 	all := make([]any, 0, len(l.shares)+len(ops))
 	for _, s := range l.shares {
@@ -401,7 +400,8 @@ func (l *Lease) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error
 		defer func() { done(!framework.MaybeApplied(err)) }()
 		all = append(all, check(s.Path()))
 	}
-	responses, err := sess.Multi(ctx, append(all, ops...)...)
+	// If another share was lost just now, with its session, its check fails.
+	responses, err := l.shares[0].Session().Multi(ctx, append(all, ops...)...)
 	if errors.Is(err, framework.ErrSessionLost) || errors.Is(err, framework.ErrClosed) {
 		return nil, fmt.Errorf("%w: %w", ErrNotHeld, err)
 	}
@@ -412,20 +412,6 @@ func (l *Lease) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error
 		}
 	}
 	return responses[min(len(responses), len(l.shares)):], err
-}
-
-// session returns the session that all the shares belong to. If one of them is
-// lost just now, its znode goes with its session, and the Multi fails.
-func (l *Lease) session() (sess *framework.Session, err error) {
-	if !l.oneView() {
-		return nil, errDifferentClients
-	}
-	for _, s := range l.shares {
-		if sess, err = s.Session(); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrNotHeld, err)
-		}
-	}
-	return sess, nil
 }
 
 // notHeld wraps the reason.

@@ -20,6 +20,7 @@ import (
 type candidate struct {
 	truth    *truth
 	at       site
+	client   *framework.Client
 	election *leader.Election
 	orders   chan order
 	stop     context.CancelFunc // of Run; nil: it has not been started
@@ -39,13 +40,13 @@ type order struct {
 
 func newCandidate(t bubble.T, truth *truth, at site, c *framework.Client, opts []leader.Option) *candidate {
 	t.Helper()
-	made := &candidate{truth: truth, at: at, orders: make(chan order)}
+	made := &candidate{truth: truth, at: at, client: c, orders: make(chan order)}
 	all := []leader.Option{
 		leader.WithBackoff(func() backoff.BackOff { return telling{retry.Forever(time.Second)(), made.pauses} }),
 		leader.WithHealthCheck(24*time.Hour, made.check),
 	}
 	var err error
-	if made.election, err = leader.New(c, "/election", append(all, opts...)...); err != nil {
+	if made.election, err = leader.New(c, "/"+below+"/election", append(all, opts...)...); err != nil {
 		t.Fatal(err)
 	}
 	return made
@@ -69,7 +70,7 @@ func (c *candidate) start(tasks *sync.WaitGroup) {
 	if !started {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), callKey{}, &call{at: c.at}))
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), callKey{}, &call{at: c.at, client: c.client}))
 	c.stop = cancel
 	tasks.Go(func() {
 		_ = c.election.Run(ctx, c.lead)
@@ -129,7 +130,7 @@ func (c *candidate) lead(ctx context.Context, term *recipes.Lease) error {
 	c.truth.change(func() {
 		delete(c.truth.waits, c)
 		c.leads, c.last = term, term
-		c.truth.leases[term] = &known{call: &call{at: c.at}}
+		c.truth.leases[term] = &known{call: &call{at: c.at, client: c.client}}
 	})
 	var o order
 	select {

@@ -1,6 +1,7 @@
 package recipes_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"pgregory.net/rapid"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -33,6 +35,8 @@ type game struct {
 	scope   []int // which of a player's locks are acquired
 	players []*player
 	tasks   sync.WaitGroup // calls under way
+	ending  chan struct{}  // closed: no observer blocks any longer
+	timeout time.Duration  // of the sessions
 	held    []heldLease
 	waits   []context.CancelFunc
 	down    int // the member that is stopped; -1: none
@@ -40,24 +44,27 @@ type game struct {
 	broken  *broken // nil: what is wrong fails the test
 }
 
-// player is a client and its recipes.
+// player is a client and its recipes, in two values each. The second one is in
+// a namespace, and has other options.
 type player struct {
 	name    string
 	client  *framework.Client
 	tallies []*tally
-	locks   []recipes.Acquirer // all but the last are counted
+	values  [2][]recipes.Acquirer // all but the last of each are counted
 	sem     *semaphore.Semaphore
-	keyed   *locks.Keyed
+	keyed   [2]*locks.Keyed
 	closing atomic.Bool // keyed
 	runs    *candidate
-	expired int64 // the session that an operator has ended, until the client knows
+	self    atomic.Pointer[framework.Client] // client, for observers, which may be called before it is there
+	expired int64                            // the session that an operator has ended, until the client knows
 }
 
 // heldLease is a lease that the test has to release.
 type heldLease struct {
 	*recipes.Lease
-	client *framework.Client
-	of     recipes.Acquirer
+	player *player
+	of     int    // which of the player's locks
+	znode  string // at the ensemble
 }
 
 // scopes are which locks the calls of a schedule are about. With few of them
@@ -78,10 +85,14 @@ const (
 	election
 	key
 	otherKey
+	several
 )
 
+// below is the namespace of the second values.
+const below = "below"
+
 // dirs are where the locks have their znodes.
-var dirs = []string{"/mutex", "/rw", "/semaphore/locks", "/semaphore/leases", "/election", "/keyed/a", "/keyed/b"}
+var dirs = []string{"/below/mutex", "/below/rw", "/below/semaphore/locks", "/below/semaphore/leases", "/below/election", "/below/keyed/a", "/below/keyed/b"}
 
 // broken is what is wrong on purpose in a game that has to notice it.
 type broken struct {
@@ -94,27 +105,41 @@ type broken struct {
 func newGame(t *rapid.T, scope string, b *broken) *game {
 	view := rapid.SampledFrom(bubble.Views).Draw(t, "view")
 	members := rapid.SampledFrom([]int{1, 3}).Draw(t, "members")
+	timeout := rapid.SampledFrom([]time.Duration{bubble.Timeout, bubble.Timeout, bubble.Timeout, 500 * time.Millisecond, time.Minute}).Draw(t, "timeout")
 	g := &game{
-		t: t, w: bubble.NewBelow(t, view, testutil.WithMembers(members)), truth: newTruth(), down: -1,
+		t: t, w: bubble.NewBelow(t, view, testutil.WithMembers(members), testutil.WithTick(timeout/10)), truth: newTruth(), down: -1,
+		ending: make(chan struct{}), timeout: timeout,
 		judge: newJudge(rapid.SampledFrom([]int{3, 3, 1}).Draw(t, "limit")), scope: scopes[scope],
 		broken: b,
 	}
 	g.op = g.w.Connect("operator")
-	options := drawOptions(t)
+	layout := rapid.SampledFrom([]rwlock.Layout{rwlock.LayoutPlain, rwlock.LayoutCurator, rwlock.LayoutKazoo}).Draw(t, "layout")
+	options := [2]options{drawOptions(t, layout), drawOptions(t, layout)}
+	disturbed := rapid.SampledFrom([]string{"", "", "", "panics", "blocks", "calls back"}).Draw(t, "the other observer")
+	oneElection := rapid.Bool().Draw(t, "one election")
 	policy := framework.ErrorPolicySession
 	if rapid.IntRange(0, 3).Draw(t, "one of four") == 0 {
 		policy = framework.ErrorPolicyConnection
 	}
-	for i := range 3 {
+	for i := range rapid.SampledFrom([]int{3, 3, 3, 6}).Draw(t, "clients") {
 		p := &player{name: fmt.Sprint("client ", i), tallies: []*tally{newTally(), newTally()}}
 		second := p.tallies[1].observer()
 		if b != nil && b.events != nil {
 			second = b.events(second)
 		}
-		p.client = g.w.Connect(p.name, framework.WithErrorPolicy(policy), framework.WithObserver(p.tallies[0].observer()),
-			framework.WithObserver(framework.Observer{}), framework.WithObserver(second))
+		p.client = g.w.Connect(p.name, framework.WithErrorPolicy(policy), framework.WithSessionTimeout(timeout),
+			framework.WithObserver(p.tallies[0].observer()), framework.WithObserver(g.disturbing(disturbed, p)), framework.WithObserver(second))
+		p.self.Store(p.client)
 		g.players = append(g.players, p)
-		g.makeRecipes(i, options)
+		for v := range options {
+			g.makeRecipes(i, v, options[v])
+		}
+		e := p.values[0][election].(counted)
+		p.runs = newCandidate(g.t, g.truth, e.at, p.client, options[0].election)
+		if oneElection { // calls of Acquire, and Run, are those of one candidate
+			e.Acquirer = p.runs.election
+			p.values[0][election] = e
+		}
 	}
 	g.w.Latency(rapid.SampledFrom([]time.Duration{0, 3 * time.Millisecond}).Draw(t, "latency"))
 	return g
@@ -128,7 +153,7 @@ type options struct {
 	election  []leader.Option
 }
 
-func drawOptions(t *rapid.T) (o options) {
+func drawOptions(t *rapid.T, layout rwlock.Layout) (o options) {
 	lock := []recipes.LockOption{
 		recipes.WithLinger(rapid.SampledFrom([]time.Duration{0, 50 * time.Millisecond, 5 * time.Second}).Draw(t, "linger")),
 		recipes.WithHandoffs(rapid.SampledFrom([]int{0, 1, 2, 16}).Draw(t, "handoffs")),
@@ -148,26 +173,33 @@ func drawOptions(t *rapid.T) (o options) {
 	for _, l := range lock {
 		o.mutex, o.rw = append(o.mutex, l), append(o.rw, l)
 	}
-	layout := rapid.SampledFrom([]rwlock.Layout{rwlock.LayoutPlain, rwlock.LayoutCurator, rwlock.LayoutKazoo}).Draw(t, "layout")
 	o.rw = append(o.rw, rwlock.WithLayout(layout))
 	o.semaphore = append(o.semaphore, semaphore.WithRecordedLimit())
 	return o
 }
 
-// makeRecipes makes the recipes of a player.
-func (g *game) makeRecipes(i int, o options) {
+// makeRecipes makes a value of each recipe of a player.
+func (g *game) makeRecipes(i, v int, o options) {
 	p := g.players[i]
-	m, err1 := locks.NewMutex(p.client, "/mutex", o.mutex...)
-	rw, err2 := rwlock.New(p.client, "/rw", o.rw...)
-	sem, err3 := semaphore.New(p.client, "/semaphore", g.judge.limit, o.semaphore...)
-	keyed, err4 := locks.NewKeyed(p.client, "/keyed", o.mutex...)
-	e, err5 := leader.New(p.client, "/election", o.election...)
+	client, dir := p.client, "/"+below
+	if v > 0 {
+		var err error
+		if client, err = p.client.Namespace(below); err != nil {
+			g.t.Fatal(err)
+		}
+		dir = ""
+	}
+	m, err1 := locks.NewMutex(client, dir+"/mutex", o.mutex...)
+	rw, err2 := rwlock.New(client, dir+"/rw", o.rw...)
+	sem, err3 := semaphore.New(client, dir+"/semaphore", g.judge.limit, o.semaphore...)
+	keyed, err4 := locks.NewKeyed(client, dir+"/keyed", o.mutex...)
+	e, err5 := leader.New(client, dir+"/election", o.election...)
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		g.t.Fatal(err)
 	}
-	p.sem, p.keyed = sem, keyed
+	p.sem, p.keyed[v] = sem, keyed
 	for j, a := range []recipes.Acquirer{m, rw.Reader(), rw.Writer(), sem, sem.Permits(2), sem.Permits(3), e, keyed.Key("a"), keyed.Key("b")} {
-		c := g.counted(i, a)
+		c := counted{Acquirer: a, truth: g.truth, tallies: p.tallies, client: client, at: site{i, recipes.FullPath(a)}}
 		c.reentrant = j < permit || j > election
 		switch j {
 		case reader:
@@ -180,19 +212,14 @@ func (g *game) makeRecipes(i int, o options) {
 		if j == g.scope[0] && g.broken != nil && g.broken.lock != nil {
 			c.Acquirer, c.tallies, p.tallies = g.broken.lock(p), nil, nil // which are told its path
 		}
-		p.locks = append(p.locks, c)
+		p.values[v] = append(p.values[v], c)
 	}
-	all, err := locks.All(p.locks[mutex], p.locks[writer], p.locks[permit], p.locks[key])
+	of, also := p.values[v], p.values[0] // the second All is of both views
+	all, err := locks.All(of[mutex], also[writer], of[permit], also[key])
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	p.locks = append(p.locks, all)
-	p.runs = newCandidate(g.t, g.truth, p.locks[election].(counted).at, p.client, o.election)
-}
-
-func (g *game) counted(i int, a recipes.Acquirer) counted {
-	p := g.players[i]
-	return counted{Acquirer: a, truth: g.truth, tallies: p.tallies, client: p.client, at: site{i, recipes.FullPath(a)}}
+	p.values[v] = append(p.values[v], all)
 }
 
 // play draws and makes steps, compares after each, and ends everything.
@@ -301,10 +328,12 @@ func (g *game) switchMember() {
 
 // acquire begins a call of one of the recipes.
 func (g *game) acquire(what string, p *player) {
-	a := p.locks[rapid.SampledFrom(g.scope).Draw(g.t, "lock")]
+	of := rapid.SampledFrom(g.scope).Draw(g.t, "lock")
 	if what == "all" {
-		a = p.locks[len(p.locks)-1]
+		of = several
 	}
+	v := g.pick(len(p.values), "value")
+	a := p.values[v][of]
 	ctx := context.Background()
 	over := false // the lease that it would re-enter was lost
 	if what == "nest" && len(g.held) > 0 {
@@ -312,15 +341,16 @@ func (g *game) acquire(what string, p *player) {
 		ctx = context.WithoutCancel(outer.Context())
 		switch rapid.SampledFrom([]string{"another client", "the same client", "the same lock"}).Draw(g.t, "nested") {
 		case "the same lock":
-			a, p = outer.of, g.playerOf(outer.client)
+			p, of = outer.player, outer.of
+			a = p.values[v][of]
 			c, _ := a.(counted)
 			over = c.reentrant && isLost(outer.Lease)
 		case "the same client":
-			p = g.playerOf(outer.client)
-			a = p.locks[rapid.SampledFrom(g.scope).Draw(g.t, "lock")]
+			p = outer.player
+			of = rapid.SampledFrom(g.scope).Draw(g.t, "lock")
+			a = p.values[v][of]
 		}
 	}
-	lock := a
 	outer, _ := ctx.Value(errandKey{}).(*errand)
 	errand := &errand{outer: outer}
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, errandKey{}, errand))
@@ -348,18 +378,16 @@ func (g *game) acquire(what string, p *player) {
 			if over {
 				g.truth.wrong = append(g.truth.wrong, "a lost lease was re-entered: "+l.Path())
 			}
-			for _, each := range append(l.Parts(), l) {
+			held := heldLease{Lease: l, player: p, of: of}
+			for _, each := range append([]*recipes.Lease{l}, l.Parts()...) {
 				if k := g.truth.leases[each]; k != nil {
 					k.user = nil
+					held.znode = cmp.Or(held.znode, k.client.Resolve(each.Path()))
 				}
 			}
-			g.held = append(g.held, heldLease{l, p.client, lock})
+			g.held = append(g.held, held)
 		})
 	})
-}
-
-func (g *game) playerOf(c *framework.Client) *player {
-	return g.players[slices.IndexFunc(g.players, func(p *player) bool { return p.client == c })]
 }
 
 // endLease ends a lease, or asks for that.
@@ -374,7 +402,7 @@ func (g *game) endLease(what string, i int) {
 			g.release(parts[g.pick(len(parts), "part")])
 		}
 	case "delete":
-		full := l.client.Resolve(l.Path())
+		full := l.znode
 		g.judge.deleted[full] = true
 		g.tasks.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -383,7 +411,7 @@ func (g *game) endLease(what string, i int) {
 		})
 	case "revoke":
 		l.Revoked()
-		full := l.client.Resolve(l.Path())
+		full := l.znode
 		g.tasks.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
@@ -419,13 +447,15 @@ func (g *game) closeKeyed(i int) {
 	errand := &errand{}
 	g.truth.change(func() {
 		for l, k := range g.truth.leases {
-			if l.Err() == nil && k.user == nil && (k.at == p.locks[key].(counted).at || k.at == p.locks[otherKey].(counted).at) {
+			if l.Err() == nil && k.user == nil && (k.at == p.values[0][key].(counted).at || k.at == p.values[0][otherKey].(counted).at) {
 				k.user = errand
 			}
 		}
 	})
 	g.tasks.Go(func() {
-		_ = p.keyed.Close(context.Background())
+		for _, keyed := range p.keyed {
+			_ = keyed.Close(context.Background())
+		}
 		g.truth.change(func() { errand.over = true })
 	})
 }
@@ -434,10 +464,17 @@ func (g *game) closeKeyed(i int) {
 // what each observer has counted with the truth.
 func (g *game) compare() {
 	synctest.Wait()
+	g.truth.change(func() {
+		for l, k := range g.truth.leases {
+			if znode := k.client.Resolve(l.Path()); isLost(l) && errors.Is(l.Err(), zk.ErrNoNode) && !g.judge.deleted[znode] {
+				g.fail("%s was lost, although nobody has deleted it: %v", znode, l.Err())
+			}
+		}
+	})
 	counts := g.truth.count()
 	for i, p := range g.players {
 		for _, lock := range g.scope {
-			at := p.locks[lock].(counted).at
+			at := p.values[0][lock].(counted).at
 			want := counts[at]
 			compared.Add(1)
 			if want.exact() {
@@ -471,7 +508,7 @@ func (g *game) holdings() (all []holding) {
 	g.truth.change(func() {
 		for l, k := range g.truth.leases {
 			if aware[k.at.client] {
-				all = append(all, holding{k.call, l, g.players[k.at.client].client.Resolve(l.Path())})
+				all = append(all, holding{k.call, l, k.client.Resolve(l.Path())})
 			}
 		}
 	})
@@ -513,6 +550,11 @@ func (g *game) heal() {
 // stop ends what is under way. After end there is nothing.
 func (g *game) stop() {
 	g.heal()
+	select {
+	case <-g.ending:
+	default:
+		close(g.ending)
+	}
 	for _, cancel := range g.waits {
 		cancel()
 	}
@@ -527,7 +569,7 @@ func (g *game) stop() {
 // waits and nothing is held.
 func (g *game) end() {
 	g.heal()
-	for range 3000 {
+	for range 6000 {
 		g.compare()
 		if len(g.held) == 0 && g.truth.idle() {
 			break
@@ -540,9 +582,9 @@ func (g *game) end() {
 		time.Sleep(100 * time.Millisecond)
 	}
 	if !g.truth.idle() {
-		g.fail("not ended in 5 minutes: %+v\n%s", g.truth.count(), g.w.Tree())
+		g.fail("not ended in 10 minutes: %+v\n%s", g.truth.count(), g.w.Tree())
 	}
-	time.Sleep(2 * time.Minute) // until no znode lingers, lost sessions have expired, and work under lost leases has ended
+	time.Sleep(2*time.Minute + 3*g.timeout) // until no znode lingers, lost sessions have expired, and work under lost leases has ended
 	if g.broken == nil {
 		g.w.Empty(dirs...)
 	}

@@ -33,7 +33,8 @@ type site struct {
 
 // call is a call of Acquire or TryAcquire on a lock.
 type call struct {
-	at site
+	at     site
+	client *framework.Client // the view
 	side
 	within *errand // nil: none
 	began  time.Time
@@ -182,7 +183,7 @@ func (c counted) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
 
 func (c counted) enter(ctx context.Context, try bool) (*recipes.Lease, error) {
 	within, _ := ctx.Value(errandKey{}).(*errand)
-	this := &call{at: c.at, side: c.side, within: within, began: time.Now(), loose: c.loose}
+	this := &call{at: c.at, client: c.client, side: c.side, within: within, began: time.Now(), loose: c.loose}
 	c.truth.change(func() {
 		c.truth.calls[this] = struct{}{}
 		within.at = append(within.at, c.at)

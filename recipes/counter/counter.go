@@ -169,11 +169,13 @@ func (n *Counter) do(ctx context.Context, r *request) result {
 	return r.result
 }
 
+// failed adds what failed. err may be that of a write which another view's
+// value has made.
 func (n *Counter) failed(what string, err error) error {
-	return fmt.Errorf("counter: %s %s: %w", what, n.path, err)
+	return fmt.Errorf("counter: %s %s: %w", what, n.path, privileged.Framework.Shown(n.client, err))
 }
 
 // unsure is failed with an error of which framework.MaybeApplied is true.
 func (n *Counter) unsure(what string, err error) error {
-	return fmt.Errorf("counter: %w", privileged.Framework.Unsure(what, n.path, err))
+	return fmt.Errorf("counter: %w", privileged.Framework.Unsure(what, n.path, privileged.Framework.Shown(n.client, err)))
 }

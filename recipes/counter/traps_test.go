@@ -128,6 +128,37 @@ func TestTwoViewsOfACounter(t *testing.T) {
 	})
 }
 
+// An error names paths as its caller's view shows them, also where a value in
+// another view has made the write.
+func TestErrorsOfACounterInTwoViews(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		view, err := c.Namespace("ids")
+		must(t, err)
+		n := newCounter(t, c)
+		m, err := counter.New(view, "/order")
+		must(t, err)
+		add(t, n, 1, 1)
+		w.Latency(10 * time.Millisecond)
+		stop := w.Control(testutil.NewFault(testutil.Match{Op: testutil.OpMulti, Times: -1}, testutil.Fail(testutil.CodeNoAuth)).Control)
+		var calls sync.WaitGroup
+		for _, k := range []*counter.Counter{n, m, n, m} { // the last three share a write
+			calls.Go(func() {
+				_, err := k.Add(t.Context(), 1)
+				bubble.WantErr(t, err, zk.ErrNoAuth)
+				if strings.Count(err.Error(), " "+k.Path()) != 2 {
+					t.Errorf("%q does not name %s twice", err, k.Path())
+				}
+			})
+			synctest.Wait()
+		}
+		calls.Wait()
+		stop()
+		time.Sleep(2 * time.Minute)
+		w.NothingLeft(path + "-receipts")
+	})
+}
+
 // While an addition waits for a connection, the znode is made anew, and has the
 // version that is known.
 func TestACounterThatIsMadeAnew(t *testing.T) {

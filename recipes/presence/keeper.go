@@ -134,7 +134,7 @@ func (k *keeper) makeDir(n *Node, s *framework.Session, dir string, times int) e
 	k.mu.Unlock()
 	if others {
 		<-d.made
-		return d.err
+		return privileged.Framework.Shown(n.client, d.err)
 	}
 	makePath := s.MakeContainerPath
 	if n.cfg.lasting {

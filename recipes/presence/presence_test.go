@@ -428,6 +428,41 @@ func TestTwoNodesOfOneClientAndPath(t *testing.T) {
 	})
 }
 
+// Nodes in two views make their directory together. The error of each names it
+// as its own view does.
+func TestErrorsOfADirectoryInTwoViews(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		below, err := c.Namespace("services")
+		must(t, err)
+		w.Latency(10 * time.Millisecond)
+		stop := w.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpCreateContainer {
+				return testutil.Fail(testutil.CodeNoAuth)
+			}
+			return testutil.Pass()
+		})
+		var nodes []*presence.Node
+		for i, in := range []*framework.Client{c, below} {
+			n, err := presence.New(in, []string{path, "/billing/b"}[i], nil)
+			must(t, err)
+			must(t, n.Start())
+			nodes = append(nodes, n)
+		}
+		for i, n := range nodes {
+			want := []string{" /services/billing:", " /billing:"}[i]
+			bubble.AwaitTrue(t, "an error", func() bool { return n.Status().Err != nil })
+			if err := n.Status().Err; !strings.Contains(err.Error(), want) {
+				t.Errorf("%v does not name%s", err, want)
+			}
+		}
+		stop()
+		time.Sleep(time.Minute)
+		closed(t, w, nodes[0])
+		must(t, nodes[1].Close(t.Context()))
+	})
+}
+
 func TestSequential(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.ConnectNext()

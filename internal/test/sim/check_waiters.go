@@ -42,10 +42,7 @@ func (l *ledger) starvedLocked(r *resource, happened bool) {
 func (l *ledger) passedLocked(t *holding) {
 	p := l.plan
 	_, longest := p.granted()
-	most := p.Handoffs
-	if most < 0 {
-		most = 16 // the default
-	}
+	most := p.mostHandoffs(t.who.client)
 	if p.Recipe != Mutex && p.Recipe != Keyed && p.Recipe != Many || l.settled.IsZero() || time.Now().Before(l.settled) {
 		return
 	}
@@ -53,7 +50,7 @@ func (l *ledger) passedLocked(t *holding) {
 		// Joining the line and being noticed there takes some messages.
 		// Goroutines that wait in-process behind a holder that leaves join the
 		// line only then.
-		soon := 20*p.Latency + 6*p.Reports + time.Millisecond
+		soon := 20*p.Latency + 6*p.Reports + time.Millisecond + p.delayed()
 		if time.Since(w.since) < soon || time.Since(t.of.ended[k.client]) < soon {
 			continue
 		}
@@ -81,7 +78,7 @@ func (l *ledger) joinedLocked(c call, t *holding) {
 	if p.Recipe != RWLock || !p.Scenario.quiet() || !t.shared || t.root != t {
 		return
 	}
-	soon := 20*p.Latency + time.Millisecond + l.lateCreates()
+	soon := 20*p.Latency + time.Millisecond + l.lateCreates() + p.delayed()
 	for k, w := range t.of.waiting {
 		if w.shared || k.client == t.who.client || c.at.Sub(w.since) < soon {
 			continue

@@ -19,6 +19,14 @@
 // a namespace, both, or neither. All views lead to the same locks under
 // different paths. The checks use the paths of the ensemble.
 //
+// In a third of the plans with locks the goroutines of a client have a value
+// each, in views and with options that differ: lingering, handoffs, the longest
+// hold, releases that do not wait, data and ACL. They are still one lock. What
+// is acquired under a lease may be of another value, and the goroutines of a
+// client may share one candidate, which runs beside their acquisitions. Session
+// timeouts are mostly some seconds, and otherwise from half a second to a
+// minute.
+//
 // # What fails
 //
 //   - Members: they are stopped (leaders first), paused, cut off from the
@@ -40,6 +48,7 @@
 //   - Connects: they are answered late, or not, or reach the leader late, and
 //     what the client sends after them is lost.
 //   - Events, on their way to a client with caches or presence nodes.
+//   - Observers: they panic, block, or call back into the library.
 //   - A round of a barrier has crashed before, and perhaps a neighbor stands
 //     there since.
 //   - Directories: an empty directory is removed, and created again with a
@@ -136,13 +145,16 @@
 //
 // # How the code is organized
 //
-//   - plan.go draws plans, limits.go what servers and options allow, view.go
-//     the clients' views, recreate.go what happens to directories.
+//   - plan.go draws plans, limits.go what servers and options allow, wide.go
+//     what goes beyond most plans, view.go the clients' views, value.go what
+//     the goroutines of a client differ in, recreate.go what happens to
+//     directories.
 //   - fault.go has what can fail, and its text. strike.go says when it happens,
 //     and deed.go does it: member.go to members, request.go to single requests.
 //   - moment.go names the moments of staged plans, and tap.go sees them.
 //   - mutant.go compiles the tests with one thing broken.
-//   - world.go builds a run, runs it and cleans up.
+//   - world.go builds a run, runs it and cleans up. observers.go has observers
+//     that disturb it.
 //   - worker.go has the goroutines that contend, nest.go what they do under a
 //     lease.
 //   - watched.go draws what has caches and presence nodes. follow.go and
@@ -156,6 +168,5 @@
 //     it. model.go has it judged in the end.
 //
 // To cover a new option of a recipe that changes how it works but not what it
-// promises, draw its value in plan.go and pass it to the constructor in
-// newWorker.
+// promises, draw it in value.go, where the options of constructors are made.
 package sim

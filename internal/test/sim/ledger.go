@@ -120,7 +120,7 @@ func (l *ledger) granted(c call, t *holding) {
 	l.logLocked("%v: granted %s #%d %s, token %v, session %#x", t.who, r.path, t.id, t.mode(), t.token, t.session)
 	known := l.knownLocked(t) && !l.voidLocked(t)
 	p := l.plan
-	if !l.knownLocked(t) && !l.voidLocked(t) && !l.closed[t.who.client] && !l.jumped && p.Policy == framework.ErrorPolicySession && p.MaxHold == 0 {
+	if !l.knownLocked(t) && !l.voidLocked(t) && !l.closed[t.who.client] && !l.jumped && p.Policy == framework.ErrorPolicySession && !p.capped(t.who.client) {
 		l.wrongLocked("%v was granted what is not held: %v", t, t.lease.Err())
 	}
 	if there {
@@ -200,7 +200,7 @@ func (l *ledger) released(t *holding, err error) {
 	t.gone = true
 	t.of.ended[t.who.client] = time.Now()
 	l.starvedLocked(t.of, true)
-	if err != nil || l.plan.Async { // its znode may be gone later, and its guard passes until then
+	if err != nil || l.plan.asynchronous(t.who.client) { // its znode may be gone later, and its guard passes until then
 		ret = never
 	}
 	if err == nil && t.lost && !l.closed[t.who.client] {

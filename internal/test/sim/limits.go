@@ -131,6 +131,10 @@ func (d *draw) margins() {
 	}
 }
 
+// longestLatency bounds a message, however long a session lasts: Close gives up
+// after some seconds.
+const longestLatency = 750 * time.Millisecond
+
 // distance draws a round trip of up to a quarter of T. Up to 0.12 T with the
 // default margin, no lease may be lost for it. T is what is asked for, if a
 // member grants more: before it has, a client knows no other.
@@ -142,7 +146,7 @@ func (d *draw) distance() {
 		most = least / 8
 	}
 	if !d.HasMargin && d.ServerTick == 0 || !d.Scenario.quiet() && d.Recipe != Campaign {
-		d.Latency = d.upTo(most).Truncate(time.Millisecond)
+		d.Latency = min(d.upTo(most), longestLatency).Truncate(time.Millisecond)
 	}
 }
 

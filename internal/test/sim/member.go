@@ -79,7 +79,10 @@ func (w *world) stopLeader(after, d time.Duration) {
 	}
 	w.ledger.log("stop the leader, member %d", member)
 	if w.ens.Stop(member) == nil {
-		time.Sleep(d)
+		select {
+		case <-time.After(d):
+		case <-w.ending:
+		}
 		_ = w.ens.Restart(member) // fails if everything was healed meanwhile
 	}
 	w.calm(member)

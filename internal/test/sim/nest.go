@@ -24,18 +24,18 @@ func (k *worker) nest(s Step, t *holding, l *recipes.Lease) (all []nest) {
 		over := l.Err() // nil if it is held, or if its end is not known yet
 		switch n {
 		case Again:
-			inner, err := k.side(s).Acquire(ctx)
+			inner, err := k.inner.side(s).Acquire(ctx)
 			if k.nested(l, over, err) {
 				k.ledger.again(t, inner)
 				all = append(all, nest{t, inner})
 			}
 		case Down:
-			inner, err := k.rw.Reader().Acquire(ctx)
+			inner, err := k.inner.rw.Reader().Acquire(ctx)
 			if k.nested(l, over, err) {
-				all = append(all, nest{k.grant(c, inner, t.of, Step{Side: 0}, t), inner})
+				all = append(all, nest{k.inner.grant(c, inner, t.of, Step{Side: 0}, t), inner})
 			}
 		case Up:
-			inner, err := k.rw.Writer().Acquire(ctx)
+			inner, err := k.inner.rw.Writer().Acquire(ctx)
 			if err == nil {
 				k.ledger.fault("%v: a read lease was upgraded", k.who)
 				_ = inner.Release(ctx)
@@ -58,6 +58,7 @@ func (k *worker) nested(l *recipes.Lease, over, err error) bool {
 		}
 		return true
 	case errors.Is(err, recipes.ErrNotHeld) && (lost || !l.Held()), errors.Is(err, framework.ErrClosed), k.expected(err) && !errors.Is(err, recipes.ErrNotHeld):
+	case k.plan.disagreed(k.who.client, err):
 	case errors.Is(err, framework.ErrUnproven) && k.plan.far(): // an inner lease must be proven to last, the outer one may last by luck
 	default:
 		k.ledger.fault("%v: nested: %v (lost %v)", k.who, err, lost)

@@ -53,6 +53,10 @@ type Plan struct {
 	Neighbor    time.Duration // for how long a neighbor stands in the barrier, who has come after that; 0: none does
 	Workers     [][][]Step    // by client and goroutine
 	Views       []bubble.View // by client; none: all see the whole ensemble
+	Values      [][]Value     // by client and goroutine; none: all have the options above
+	Crossed     bool          // what a goroutine acquires under a lease is of the next one's value
+	OneElection bool          // the goroutines of a client share one candidate
+	Observers   Observing     // what another observer of each client does
 	Faults      []Fault       // in order
 	Staged      bool          // the run is the same each time, and its moments are recorded
 	Vary        uint64        // where not 0: of how long the goroutines of one instant let others go first
@@ -103,6 +107,7 @@ func (s Scenario) quiet() bool { return s == Calm || s == Rush || s == Cancels }
 
 // Step is one acquisition by one goroutine.
 type Step struct {
+	Runs     bool          // it runs the election, and does not acquire
 	Warm     int           // number of cycles without work before it, back to back
 	Pause    time.Duration // before it
 	Side     int           // the key; or 0 to read and 1 to write; or the number of permits
@@ -151,11 +156,12 @@ const (
 type draw struct {
 	*rand.Rand
 	*Plan
+	more int // clients
 }
 
 // Draw draws the plan of a seed.
 func Draw(seed uint64) *Plan {
-	d := &draw{rand.New(rand.NewPCG(seed, 0)), &Plan{Seed: seed}}
+	d := &draw{rand.New(rand.NewPCG(seed, 0)), &Plan{Seed: seed}, 0}
 	d.Recipe = pick(d, Mutex, Mutex, Mutex, Keyed, All, RWLock, RWLock, RWLock, Semaphore, Semaphore, Semaphore, Election, Campaign, Line)
 	d.Scenario = pick(d, Calm, Rush, Cancels, Cancels, Requests, Requests, Requests, Networks, Networks, Members, Members, Mixed, Mixed)
 	d.Members = pick(d, 1, 3, 3)
@@ -163,6 +169,7 @@ func Draw(seed uint64) *Plan {
 		d.Members = 3
 	}
 	d.Timeout = pick(d, 4*time.Second, 5*time.Second, 6*time.Second)
+	d.wide()
 	// Sessions last until a whole tick, so by how much they exceed their
 	// timeout differs.
 	d.Tick = (d.Timeout * 100 / pick[time.Duration](d, 200, 249, 249, 299, 299, 390, 895)).Truncate(time.Millisecond)
@@ -205,6 +212,7 @@ func Draw(seed uint64) *Plan {
 	d.unheard()
 	d.crowded()
 	d.looks()
+	d.values()
 	return d.Plan
 }
 
@@ -327,7 +335,7 @@ func (d *draw) instant() time.Duration {
 }
 
 func (d *draw) workers() {
-	clients, goroutines, steps := 2+d.IntN(2), 1+d.IntN(3), 1+d.IntN(3)
+	clients, goroutines, steps := 2+d.IntN(2)+d.more, 1+d.IntN(3), 1+d.IntN(3)
 	if d.Scenario == Rush {
 		clients, goroutines, steps = 6, 1, 2
 	}
@@ -545,8 +553,8 @@ func (d *draw) op() testutil.Op {
 // String describes the plan.
 func (p *Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, servers %v, hop %v, reports %v, server tick %v, margin %v %v, asks %v, longest hold %v, limit %d, handoffs %d, linger %v, kazoo %v, async %v, alone %v, one-shot only %v, layout %v, initial %v, marker age %v, crashed %v, neighbor %v, views %q\n",
-		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Servers, p.Hop, p.Reports, p.ServerTick, p.HasMargin, p.Margin, p.Asks, p.MaxHold, p.Limit, p.Handoffs, p.Linger, p.Kazoo, p.Async, p.Alone, p.OneShotOnly, p.Layout, p.Initial, p.Age, p.Crashed, p.Neighbor, p.Views)
+	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, servers %v, hop %v, reports %v, server tick %v, margin %v %v, asks %v, longest hold %v, limit %d, handoffs %d, linger %v, kazoo %v, async %v, alone %v, one-shot only %v, layout %v, initial %v, marker age %v, crashed %v, neighbor %v, views %q, values %+v, crossed %v, one election %v, observers %q\n",
+		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Servers, p.Hop, p.Reports, p.ServerTick, p.HasMargin, p.Margin, p.Asks, p.MaxHold, p.Limit, p.Handoffs, p.Linger, p.Kazoo, p.Async, p.Alone, p.OneShotOnly, p.Layout, p.Initial, p.Age, p.Crashed, p.Neighbor, p.Views, p.Values, p.Crossed, p.OneElection, p.Observers)
 	for c, client := range p.Workers {
 		for g, steps := range client {
 			fmt.Fprintf(&b, "  worker %d.%d\n", c, g)

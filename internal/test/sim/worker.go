@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/counter"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
@@ -24,7 +26,9 @@ import (
 type worker struct {
 	who
 	*world
+	inner    *worker // what it acquires under a lease
 	client   *framework.Client
+	view     bubble.View // of the client
 	side     func(Step) recipes.Acquirer
 	election *leader.Election
 	sem      *semaphore.Semaphore
@@ -41,74 +45,63 @@ func must[T any](v T, err error) T {
 }
 
 func newWorker(w *world, id who) *worker {
-	k := &worker{who: id, world: w, client: w.clients[id.client]}
-	view := w.plan.view(id.client)
-	path, hold := view.Path(w.paths[0]), w.plan.MaxHold
-	ofLocks := []locks.Option{recipes.WithMaxHold(hold), recipes.WithLinger(w.plan.Linger)}
-	ofRW := []rwlock.Option{recipes.WithMaxHold(hold), recipes.WithLinger(w.plan.Linger)}
-	if n := w.plan.Handoffs; n >= 0 {
-		ofLocks, ofRW = append(ofLocks, recipes.WithHandoffs(n)), append(ofRW, recipes.WithHandoffs(n))
-	}
-	ofSemaphore := []semaphore.Option{recipes.WithMaxHold(hold), semaphore.WithRecordedLimit()}
-	ofElection := []leader.Option{leader.WithID(id.String())}
-	if w.plan.Async {
-		async := recipes.WithAsyncRelease()
-		ofLocks, ofRW = append(ofLocks, async), append(ofRW, async)
-		ofSemaphore, ofElection = append(ofSemaphore, async), append(ofElection, async)
-	}
-	switch w.plan.Recipe {
-	case Mutex:
-		m := must(locks.NewMutex(k.client, path, ofLocks...))
-		k.side = func(Step) recipes.Acquirer { return m }
-	case Keyed, All:
-		keyed := must(locks.NewKeyed(k.client, view.Path(w.plan.base()+"/locks"), ofLocks...))
-		a, b := keyed.Key("a"), keyed.Key("b")
-		both := must(locks.All(b, a))
-		k.side = func(s Step) recipes.Acquirer { return []recipes.Acquirer{a, b, both}[s.Side] }
-	case Many:
-		keyed := must(locks.NewKeyed(k.client, view.Path(w.plan.base()+"/locks"), ofLocks...))
-		k.side = func(s Step) recipes.Acquirer { return keyed.Key(manyKeys[s.Side]) }
-	case RWLock:
-		if w.plan.Kazoo {
-			ofRW = append(ofRW, rwlock.WithLayout(rwlock.LayoutKazoo))
-		}
-		k.rw = must(rwlock.New(k.client, path, ofRW...))
-		writer := k.rw.Writer()
-		if w.plan.mutexes(id.client) {
-			writer = must(locks.NewMutex(k.client, path, append(ofLocks, locks.WithLayout(locks.LayoutKazoo))...))
-		}
-		k.side = func(s Step) recipes.Acquirer { return []recipes.Acquirer{k.rw.Reader(), writer}[s.Side] }
-	case Line:
-		reader, writer := k.line(path, reading, hold), k.line(path, "write", hold)
-		k.side = func(s Step) recipes.Acquirer { return []recipes.Acquirer{reader, writer}[s.Side] }
-	case Semaphore:
-		k.sem = must(semaphore.New(k.client, path, w.plan.Limit, ofSemaphore...))
-		k.side = func(s Step) recipes.Acquirer { return k.sem.Permits(s.Side) }
-	case Counter:
-		k.number = k.counter()
-	case Election, Campaign:
-		k.election = must(leader.New(k.client, path, ofElection...))
-		k.side = func(Step) recipes.Acquirer { return k.election }
+	k := &worker{who: id, world: w}
+	k.use(w.plan.valueOf(id, 0))
+	k.inner = k
+	if w.plan.Crossed {
+		inner := *k
+		inner.use(w.plan.valueOf(id, 1))
+		k.inner = &inner
 	}
 	return k
 }
 
+// use makes what the worker acquires, with a value.
+func (k *worker) use(v Value) {
+	k.see(v)
+	path, base := k.view.Path(k.paths[0]), k.view.Path(k.plan.base()+"/locks")
+	switch k.plan.Recipe {
+	case Mutex:
+		m := must(locks.NewMutex(k.client, path, options[locks.Option](v.ofLocks())...))
+		k.side = func(Step) recipes.Acquirer { return m }
+	case Keyed, All:
+		keyed := must(locks.NewKeyed(k.client, base, options[locks.Option](v.ofLocks())...))
+		a, b := keyed.Key("a"), keyed.Key("b")
+		both := must(locks.All(b, a))
+		k.side = func(s Step) recipes.Acquirer { return []recipes.Acquirer{a, b, both}[s.Side] }
+	case Many:
+		keyed := must(locks.NewKeyed(k.client, base, options[locks.Option](v.ofLocks())...))
+		k.side = func(s Step) recipes.Acquirer { return keyed.Key(manyKeys[s.Side]) }
+	case RWLock:
+		ofRW := options[rwlock.Option](v.ofLocks())
+		if k.plan.Kazoo {
+			ofRW = append(ofRW, rwlock.WithLayout(rwlock.LayoutKazoo))
+		}
+		k.rw = must(rwlock.New(k.client, path, ofRW...))
+		writer := k.rw.Writer()
+		if k.plan.mutexes(k.who.client) {
+			writer = must(locks.NewMutex(k.client, path, options[locks.Option](v.ofLocks(), locks.WithLayout(locks.LayoutKazoo))...))
+		}
+		k.side = func(s Step) recipes.Acquirer { return []recipes.Acquirer{k.rw.Reader(), writer}[s.Side] }
+	case Line:
+		conflicts := func(mine, theirs string) bool { return mine != reading || theirs != reading }
+		opts := options[recipes.LineOption](v.ofLocks())
+		reader := must(recipes.NewLine(k.client, path, "sim.v1", reading, conflicts, opts...))
+		writer := must(recipes.NewLine(k.client, path, "sim.v1", "write", conflicts, opts...))
+		k.side = func(s Step) recipes.Acquirer { return []recipes.Acquirer{reader, writer}[s.Side] }
+	case Semaphore:
+		k.sem = must(semaphore.New(k.client, path, k.plan.Limit, options(v.ofLeases(), semaphore.WithRecordedLimit())...))
+		k.side = func(s Step) recipes.Acquirer { return k.sem.Permits(s.Side) }
+	case Counter:
+		k.number = k.counter()
+	case Election, Campaign:
+		k.election = k.elects(path, v)
+		k.side = func(Step) recipes.Acquirer { return k.election }
+	}
+}
+
 // reading is the name of those in a Line that may hold together.
 const reading = "read"
-
-// line returns one side of the recipe Line.
-func (k *worker) line(path, name string, hold time.Duration) *recipes.Line {
-	opts := []recipes.LineOption{recipes.WithMaxHold(hold), recipes.WithLinger(k.plan.Linger)}
-	if n := k.plan.Handoffs; n >= 0 {
-		opts = append(opts, recipes.WithHandoffs(n))
-	}
-	if k.plan.Async {
-		opts = append(opts, recipes.WithAsyncRelease())
-	}
-	return must(recipes.NewLine(k.client, path, "sim.v1", name, func(mine, theirs string) bool {
-		return mine != reading || theirs != reading
-	}, opts...))
-}
 
 // step runs one step and reports whether the worker can go on.
 func (k *worker) step(s Step) bool {
@@ -127,7 +120,7 @@ func (k *worker) step(s Step) bool {
 	if k.plan.Recipe.counts() {
 		return k.does(s)
 	}
-	if k.plan.Recipe == Campaign {
+	if k.plan.Recipe == Campaign || s.Runs {
 		return k.campaign(s)
 	}
 	ctx, leave := context.WithCancel(context.Background())
@@ -165,6 +158,8 @@ func (k *worker) step(s Step) bool {
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()), s.Try && errors.Is(err, recipes.ErrBusy), struck && errors.Is(err, context.Canceled):
 			return true
 		case errors.Is(err, recipes.ErrLayout) && s.Side == 1 && k.plan.mutexes(k.who.client): // a reader is in line
+			return true
+		case k.plan.disagreed(k.who.client, err), k.plan.Recipe == All && k.plan.capped(k.who.client) && errors.Is(err, recipes.ErrMaxHold):
 			return true
 		case errors.Is(err, semaphore.ErrLimit) && k.limited(), errors.Is(err, framework.ErrUnproven) && k.plan.far():
 			return true
@@ -228,7 +223,7 @@ func (k *worker) resources(s Step) []*resource {
 }
 
 func (k *worker) limit(n int) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second+40*k.plan.Latency)
 	defer cancel()
 	c := k.ledger.call(k.who, "set the limit to %d", n)
 	err := k.sem.SetMax(ctx, n)
@@ -271,6 +266,7 @@ func (k *worker) campaign(s Step) bool {
 		k.clientClosed(err)
 		return false
 	case errors.Is(err, zk.ErrNoAuth) && k.allowed(err): // which ends it, alone of all errors that strike
+	case err != nil && k.plan.OneElection && strings.Contains(err.Error(), "it runs already"): // for another goroutine
 	case err != nil && !(ctx.Err() != nil && errors.Is(err, ctx.Err())):
 		k.ledger.fault("%v: campaign: %v", k.who, err)
 	}
@@ -289,7 +285,7 @@ func (k *worker) wants(s Step) want {
 
 func (k *worker) grant(c call, l *recipes.Lease, r *resource, s Step, root *holding) *holding {
 	wanted := k.wants(s)
-	t := &holding{of: r, who: k.who, lease: l, client: k.client, view: k.plan.view(k.who.client), root: root, shared: wanted.shared, permits: wanted.permits}
+	t := &holding{of: r, who: k.who, lease: l, client: k.client, view: k.view, root: root, shared: wanted.shared, permits: wanted.permits}
 	if k.plan.Recipe == Semaphore {
 		if n := len(l.Guard()); n != s.Side { // one check for each
 			k.ledger.fault("%v was granted %d permits with %d znodes", k.who, s.Side, n)
@@ -306,7 +302,7 @@ func (k *worker) look(s Step, t *holding) {
 	}
 	ctx, cancel := context.WithTimeout(t.lease.Context(), patienceOfAWriter)
 	defer cancel()
-	_, stat, err := k.client.Get(ctx, t.view.Path(t.of.data))
+	_, stat, err := t.client.Get(ctx, t.view.Path(t.of.data))
 	if err == nil {
 		k.ledger.read(t, stat.Mzxid)
 	} else if k.plan.Scenario.quiet() {
@@ -485,7 +481,7 @@ func (k *worker) late(s Step, t *holding, guarded []any) {
 	ctx, cancel := context.WithTimeout(context.Background(), patienceOfAWriter)
 	defer cancel()
 	c := k.ledger.call(k.who, "write late under #%d", t.id)
-	responses, err := k.client.Multi(ctx, guarded...)
+	responses, err := t.client.Multi(ctx, guarded...)
 	k.wrote(c, t, responses, err)
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/hidden"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -88,11 +90,13 @@ func (r *Result) Judge(pictures string) {
 // world is a run in progress.
 type world struct {
 	plan     *Plan
-	bubble   string // its name in stacks
+	bubble   string        // its name in stacks
+	ending   chan struct{} // closed: everything is being closed
 	ens      *testutil.Embedded
 	ledger   *ledger
 	paths    []string
 	clients  []*framework.Client
+	shared   map[int]*leader.Election // by client, where its goroutines share one
 	nets     []*testutil.ClientNet
 	operator *framework.Client // nil if it has nothing to do
 	batches  int               // guarded by mu
@@ -149,6 +153,7 @@ func (w *world) run() {
 	}
 	w.ledger = &ledger{plan: p, behind: behind, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}, killed: map[int]bool{}, removed: map[string]time.Time{}, clients: map[int64]int{}}
 	w.sessions, w.dead, w.troubled, w.leavers, w.armed = map[int64]int{}, map[int]bool{}, map[int]bool{}, map[who]*leaver{}, map[*Fault]bool{}
+	w.shared, w.ending = map[int]*leader.Election{}, make(chan struct{})
 	w.orphans, w.deaf = map[orphan]bool{}, map[string]bool{}
 	w.calling, w.ended, w.moments = map[who]func(){}, map[who]bool{}, moments{counts: map[Moment]int{}}
 	w.pending, w.cuts = slices.Clone(p.Faults), map[int]*[2]int{}
@@ -197,6 +202,10 @@ func (w *world) build() error {
 			}),
 		}
 		opts = append(opts, p.clientOptions()...)
+		var self atomic.Pointer[framework.Client]
+		if p.Observers != NoMore {
+			opts = append(opts, framework.WithObserver(w.observer(&self)))
+		}
 		switch {
 		case p.Staged:
 			opts = append(opts, framework.WithRetry(retry.Forever(50*time.Millisecond)), framework.WithDialer(w.tapped(i, net, strings.Split(w.ens.Servers(), ","))))
@@ -209,6 +218,7 @@ func (w *world) build() error {
 		if err != nil {
 			return err
 		}
+		self.Store(c)
 		w.clients, w.nets = append(w.clients, c), append(w.nets, net)
 		if p.Staged { // the sessions' ids are in the clients' order
 			if err := c.WaitConnected(ctx); err != nil {
@@ -378,7 +388,8 @@ func (w *world) watch(tick time.Duration, stop <-chan struct{}) {
 // await waits for the workers: first for those whose clients live, then for the
 // others.
 func (w *world) await(over <-chan struct{}, pending map[who]bool) {
-	deadline := time.After(patience)
+	limit := max(patience, 200*w.plan.Timeout) // what many do one after the other may take that long
+	deadline := time.After(limit)
 	buried := false
 	for {
 		select {
@@ -390,7 +401,7 @@ func (w *world) await(over <-chan struct{}, pending map[who]bool) {
 				w.closeKilled()
 			}
 		case <-deadline:
-			w.ledger.fault("%v have not ended in %v:\n%s", w.living(pending), patience, w.ens.Tree())
+			w.ledger.fault("%v have not ended in %v:\n%s", w.living(pending), limit, w.ens.Tree())
 			return
 		}
 	}
@@ -516,6 +527,7 @@ func (w *world) herd() {
 // end closes everything. The bubble checks that nothing goes on after it.
 func (w *world) end() {
 	w.heal()
+	close(w.ending)
 	var closing sync.WaitGroup
 	if w.operator != nil {
 		closing.Go(func() { _ = w.operator.Close() }) // it has nothing to lose

@@ -253,7 +253,7 @@ func (a *acquisition) createOnce(sess *framework.Session) (*contender, error) {
 		}
 		return newContender(q, sess, created, room), nil
 	}
-	created, alone, err := privileged.Framework.CreateProtectedInstead(a.ctx, sess, q.dir, q.rule.Base, q.cfg.Data, flags, q.cfg.ACL, before.path)
+	created, alone, err := privileged.Framework.CreateProtectedInstead(a.ctx, sess, q.dir, q.rule.Base, q.cfg.Data, flags, q.cfg.ACL, child(q.dir, before.name))
 	if err != nil {
 		return nil, err
 	}
@@ -265,10 +265,11 @@ func (a *acquisition) createOnce(sess *framework.Session) (*contender, error) {
 }
 
 // leavingAlone returns the latest grant that is leaving this directory, and
-// whose znode stood alone in it when it was granted; nil if there is none.
+// whose znode was alone in it when it was granted; nil if there is none. Its
+// local queue may be another one, in another view.
 func (a *acquisition) leavingAlone() *grant {
 	for _, z := range slices.Backward(a.leaving) {
-		if g := z.removal.of; g != nil && g.alone && g.queue.dir == a.queue.dir {
+		if g := z.removal.of; g != nil && g.alone {
 			return g
 		}
 	}

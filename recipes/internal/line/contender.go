@@ -139,7 +139,7 @@ func (c *contender) wait(ctx context.Context, blocker string, passed, look <-cha
 		}
 		nearest := child(c.queue.dir, ahead.names[0])
 		_, owner, _ := c.outlook.ahead[ahead.names[0]].Read()
-		c.queue.waitsFor.Store(&waitingFor{nearest, owner})
+		c.queue.waitsFor.Store(&waitingFor{ahead.names[0], owner})
 		changed := c.outlook.changed(ahead.names)
 		which, err := recheck.WaitWhich(ctx, c.sess, func() (bool, error) {
 			if err := patience.Look(ctx, c.sess, nearest); err != nil {

@@ -30,6 +30,10 @@
 // one caller's part of a grant; the znode goes with the last share, unless the
 // grant serves another caller first: handoff.go, contention.go and linger.go.
 //
+// A local queue, its acquisition and its grants have sessions and paths in one
+// view of the client, that of the first Line that used the queue. A share, and
+// what a caller gets, is in the view of the caller's Line.
+//
 // # Serving other callers of the process
 //
 // When the last share of a grant is left, the next waiter may have the znode (a

@@ -1,6 +1,7 @@
 package line
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
 // Downgrade returns a share in l, a line over the same directory whose
@@ -27,6 +29,7 @@ func (s *Share) Downgrade(ctx context.Context, l *Line) (*Share, error) {
 	}
 	defer l.queues.unuse(q)
 	down, err := s.downgrade(ctx, q, l)
+	err = l.shown(err)
 	if errors.Is(err, framework.ErrSessionLost) && (!errors.Is(err, framework.ErrUnproven) || !s.Held()) {
 		return nil, notHeld(err) // and s with it
 	}
@@ -34,16 +37,12 @@ func (s *Share) Downgrade(ctx context.Context, l *Line) (*Share, error) {
 }
 
 func (s *Share) downgrade(ctx context.Context, q *localQueue, l *Line) (*Share, error) {
-	sess, err := l.view(s.grant.sess)
-	if err != nil {
-		return nil, err
-	}
+	sess := privileged.Framework.In(q.client, s.grant.sess) // q.dir may mean another one to l
 	defer sess.Keep()()
 	own, _ := layout.Parse(s.grant.name)
 	created, err := sess.CreateProtected(ctx, q.dir, l.rule.Base+own.Digits, q.cfg.Data, zk.FlagEphemeral, q.cfg.ACL...)
-	if errors.Is(err, zk.ErrNoNode) {
-		s.Deleted() // with its directory
-		return nil, s.notHeld()
+	if errors.Is(err, zk.ErrNoNode) { // if it is right, s's znode is gone with the directory
+		err = cmp.Or(s.checkNode(ctx, sess, q.dir, true), err)
 	}
 	if err != nil {
 		return nil, err
@@ -81,24 +80,33 @@ func (s *Share) claimWith(ctx context.Context, c *contender) (*grant, error) {
 	if _, err := c.queue.rule.members(c.children); err != nil {
 		return nil, err
 	}
-	// That the list has the name is not enough, if more can be known: somebody
-	// else may have made a znode of that name again.
-	found, stat, err := c.sess.Exists(ctx, child(c.queue.dir, s.grant.name))
-	stands := found && stat.EphemeralOwner == c.sess.ID()
-	if errors.Is(err, zk.ErrNoAuth) { // its ACL lets nobody read it
-		stands, err = slices.Contains(c.children, s.grant.name), nil
-	}
-	if err != nil {
+	if err := s.checkNode(ctx, c.sess, c.queue.dir, slices.Contains(c.children, s.grant.name)); err != nil {
 		return nil, err
-	}
-	if !stands {
-		if s.Held() { // not removed by us
-			s.Deleted()
-		}
-		return nil, s.notHeld()
 	}
 	c.dir = s.grant.rank.Dir // and the number is s's: the same rank
 	return c.claim(ctx)
+}
+
+// checkNode reads s's znode, which is in dir in the view of sess. It returns
+// ErrNotHeld if the znode is gone, and s is lost by that. exists says whether
+// it exists if its ACL lets nobody read it. That a list has the name is not
+// enough, if more can be known: somebody else may have made a znode of that
+// name again.
+func (s *Share) checkNode(ctx context.Context, sess *framework.Session, dir string, exists bool) error {
+	found, stat, err := sess.Exists(ctx, child(dir, s.grant.name))
+	switch {
+	case err == nil:
+		exists = found && stat.EphemeralOwner == sess.ID()
+	case !errors.Is(err, zk.ErrNoAuth):
+		return err
+	}
+	if exists {
+		return nil
+	}
+	if s.Held() { // not removed by us
+		s.Deleted()
+	}
+	return s.notHeld()
 }
 
 // notHeld returns ErrNotHeld, and the reason.

@@ -124,9 +124,9 @@ func (s *Share) HandedOff(handoffs uint32) {
 	s.handoffs, s.grant.handoffs = handoffs, handoffs
 }
 
-// WaitingBehind returns what the error of a wait behind a znode says.
-func WaitingBehind(path string, session int64) string {
-	return (&waitingFor{path: path, session: session}).String()
+// WaitingBehind returns what the error of a wait behind a znode in dir says.
+func WaitingBehind(dir, name string, session int64) string {
+	return (&waitingFor{name, session}).in(dir)
 }
 
 // Lose ends the grant of s, as the session's goroutine does that reports its

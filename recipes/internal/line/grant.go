@@ -1,6 +1,7 @@
 package line
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,9 +20,9 @@ import (
 // has its life.
 type grant struct {
 	queue  *localQueue
-	sess   *framework.Session
+	sess   *framework.Session // in the queue's view of the client, as path is
 	name   string
-	path   string // in the queue's view of the client
+	path   string
 	rank   Rank
 	alone  bool   // the latest list before it was granted has shown no other child
 	unhold func() // ends the session's interest in it
@@ -241,7 +242,7 @@ func (g *grant) remove(r *removal, finish func() error, again bool) {
 		case missing:
 			g.loseLocked(failed, g.errDeleted())
 		case over:
-			g.loseLocked(failed, err)
+			g.loseLocked(failed, cmp.Or(g.sess.Err(), err)) // without a path, which is the queue's
 		default:
 			r.err = err
 		}

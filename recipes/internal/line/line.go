@@ -8,6 +8,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
 // A Line is the way into one line: a view of a client, a directory, a rule and
@@ -124,16 +125,13 @@ func (l *Line) enter(ctx context.Context, try bool) ([]*Share, error) {
 }
 
 // view returns sess in the view of the line's client.
-func (l *Line) view(sess *framework.Session) (*framework.Session, error) {
-	own, err := l.client.Session()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", framework.ErrSessionLost, err)
-	}
-	if own.ID() != sess.ID() {
-		return nil, framework.ErrSessionLost
-	}
-	return own, nil
+func (l *Line) view(sess *framework.Session) *framework.Session {
+	return privileged.Framework.In(l.client, sess)
 }
+
+// shown returns an error of the local queue, with paths as the line's client
+// shows them.
+func (l *Line) shown(err error) error { return privileged.Framework.Shown(l.client, err) }
 
 // child returns the path of a child of dir.
 func child(dir, name string) string { return dir + "/" + name }

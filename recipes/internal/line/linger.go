@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
 // idleTime is for how long an idle grant is kept.
@@ -63,7 +64,7 @@ func EndLinger(ctx context.Context, c *framework.Client, dir string) error {
 	}
 	for _, r := range removals {
 		if err := r.awaitGone(ctx); err != nil {
-			return err
+			return privileged.Framework.Shown(c, err)
 		}
 	}
 	return nil

@@ -22,10 +22,10 @@ import (
 type localQueue struct {
 	registry *registry
 	key      key
-	client   *framework.Client
+	client   *framework.Client          // of the first Line that used the queue: the view of all that belongs to the queue
 	path     string                     // for messages
 	dir      string                     // whose children stand in line
-	rule     *Rule                      // of the first Line that used the queue
+	rule     *Rule                      // of that Line
 	cfg      *Config                    // the same
 	waitsFor atomic.Pointer[waitingFor] // nil: nothing is waited for in line
 
@@ -94,7 +94,7 @@ func (q *localQueue) enter(ctx context.Context, l *Line, try bool) ([]*Share, er
 		case <-w.ready:
 		case <-ended:
 			defer q.leave(w) // also if ctx panics
-			return nil, q.timedOut(ctx)
+			return nil, q.timedOut(ctx, l)
 		}
 		switch {
 		case w.err != nil:
@@ -245,7 +245,7 @@ func (q *localQueue) refuseLocked(which func(*waiter) bool, err error) {
 		next = e.Next()
 		if w := e.Value.(*waiter); which(w) {
 			q.removeLocked(w)
-			w.err = err
+			w.err = w.line.shown(err)
 			close(w.ready)
 		}
 	}

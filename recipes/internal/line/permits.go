@@ -117,10 +117,7 @@ func (a *acquisition) awaitLeavingPermits() (any bool) {
 
 // lookForRoom calls Look in the line's view of the session.
 func (l *Line) lookForRoom(ctx context.Context, sess *framework.Session, watch bool) (Room, error) {
-	own, err := l.view(sess)
-	if err != nil {
-		return Room{}, err
-	}
+	own := l.view(sess)
 	return l.rule.Permits.Look(ctx, own, own, watch)
 }
 
@@ -134,11 +131,8 @@ func (c *contender) roomBehindCreate(ctx context.Context, l *Line) (room Room, o
 	if results == nil || slices.ContainsFunc(results, func(r framework.ReadResult) bool { return r.Err != nil }) {
 		return Room{}, false
 	}
-	own, err := l.view(c.sess)
-	if err != nil {
-		return Room{}, false
-	}
-	room, err = l.rule.Permits.Look(ctx, own, answered{own, l.rule.Permits.Reads, results}, false)
+	own := l.view(c.sess)
+	room, err := l.rule.Permits.Look(ctx, own, answered{own, l.rule.Permits.Reads, results}, false)
 	return room, err == nil && room.Free
 }
 
@@ -283,12 +277,8 @@ func (c *contender) mayHaveRoom(ctx context.Context, l *Line) bool {
 // then are noted as leaving before c is gone, so no try is busy because of
 // them.
 func (c *contender) take(ctx context.Context, l *Line, room Room) ([]*grant, error) {
-	sess, err := l.view(c.sess)
-	if err != nil {
-		return nil, err
-	}
 	own := child(l.dir, c.name)
-	paths, failed, err := privileged.Framework.Unhurried(sess).CreateAllProtected(ctx, framework.ProtectedBatch{
+	paths, failed, err := privileged.Framework.Unhurried(l.view(c.sess)).CreateAllProtected(ctx, framework.ProtectedBatch{
 		Before: append([]any{&zk.CheckVersionRequest{Path: own, Version: -1}}, room.While...),
 		Dir:    l.rule.Permits.Dir, Name: l.rule.Permits.Name, N: l.rule.Permits.N,
 		Data: l.cfg.Data, Flags: zk.FlagEphemeral | zk.FlagSequence, ACL: l.cfg.ACL,
@@ -311,7 +301,8 @@ func (c *contender) take(ctx context.Context, l *Line, room Room) ([]*grant, err
 	}
 	grants := make([]*grant, 0, len(paths))
 	for _, path := range paths {
-		grants = append(grants, &grant{queue: c.queue, sess: sess, name: base(path), path: path, rank: c.rank()})
+		name := base(path)
+		grants = append(grants, &grant{queue: c.queue, sess: c.sess, name: name, path: child(c.queue.rule.Permits.Dir, name), rank: c.rank()})
 	}
 	for _, g := range grants {
 		if err := g.claim(ctx); err != nil {

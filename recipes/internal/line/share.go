@@ -215,7 +215,7 @@ func (s *Share) Again(l *Line) (*Share, error) {
 }
 
 // Session returns the session of the share, in the view of its line.
-func (s *Share) Session() (*framework.Session, error) { return s.line.view(s.grant.sess) }
+func (s *Share) Session() *framework.Session { return s.line.view(s.grant.sess) }
 
 // Leave gives the share up. If it is the last of its grant, the znode begins to
 // leave the line, unless it is kept for another caller. Left has the result. Of
@@ -281,7 +281,7 @@ func (s *Share) Left(ctx context.Context) error {
 	s.grant.queue.mu.Unlock()
 	if r != nil {
 		if err := r.await(ctx); err != nil {
-			return err
+			return s.line.shown(err)
 		}
 	}
 	s.grant.queue.mu.Lock()

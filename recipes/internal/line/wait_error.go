@@ -11,20 +11,21 @@ import (
 
 // waitingFor is what an acquisition waits for in line.
 type waitingFor struct {
-	path    string // of the znode ahead; empty: it is first in line, and waits for a permit
+	name    string // of the znode ahead; empty: it is first in line, and waits for a permit
 	session int64  // that the znode belongs to
 }
 
-func (w *waitingFor) String() string {
-	if w.path == "" {
+// in describes it to a caller in whose view dir is the line's directory.
+func (w *waitingFor) in(dir string) string {
+	if w.name == "" {
 		return "first in line, waiting for a permit"
 	}
-	return fmt.Sprintf("waiting in line behind %s (session %s)", w.path, wire.SessionText(w.session))
+	return fmt.Sprintf("waiting in line behind %s (session %s)", child(dir, w.name), wire.SessionText(w.session))
 }
 
-// timedOut returns the error of a caller whose ctx has ended: what it was
+// timedOut returns the error of a caller of l whose ctx has ended: what it was
 // waiting for, and the error of ctx with its cause.
-func (q *localQueue) timedOut(ctx context.Context) error {
+func (q *localQueue) timedOut(ctx context.Context, l *Line) error {
 	q.mu.Lock()
 	standing, granted := q.acquisition != nil, q.grants > 0
 	q.mu.Unlock()
@@ -37,7 +38,7 @@ func (q *localQueue) timedOut(ctx context.Context) error {
 			return fmt.Errorf("connecting to the ensemble: %w", err)
 		}
 	case behind != nil:
-		return fmt.Errorf("%v: %w", behind, ctxerr.Of(ctx))
+		return fmt.Errorf("%s: %w", behind.in(l.dir), ctxerr.Of(ctx))
 	}
 	return fmt.Errorf("joining the line: %w", ctxerr.Of(ctx))
 }

@@ -31,7 +31,7 @@ func TestForWhomACallerWaits(t *testing.T) {
 		if c.standing {
 			q.acquisition = &acquisition{}
 		}
-		err := q.timedOut(ctx)
+		err := q.timedOut(ctx, &Line{})
 		if got := strings.Contains(err.Error(), "in-process"); got != c.inProcess || got && !errors.Is(err, context.Canceled) {
 			t.Errorf("%+v: %v", c, err)
 		}

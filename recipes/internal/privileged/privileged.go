@@ -26,6 +26,12 @@ var Framework = seam.Framework.(interface {
 	// lives as long as the client, and all namespaces of the client share it. All
 	// locks of one client find each other by it.
 	Attach(c *framework.Client, key any, newValue func() any) any
+	// In returns the session s, of the same client, in the view of c.
+	In(c *framework.Client, s *framework.Session) *framework.Session
+	// Shown returns the error of an operation in any view of the client as the
+	// same operation in the view of c would have failed, and any other error as it
+	// is.
+	Shown(c *framework.Client, err error) error
 	// Used says that a contender was created in a directory that recipes make as a
 	// container: framework.WithSweep may delete it.
 	Used(c *framework.Client, dir string)
