@@ -18,6 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/clock"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/hidden"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -80,7 +81,7 @@ func (r *Result) Judge(pictures string) {
 			limit = r.Plan.Limit
 		}
 		if err := res.judge(limit, pictures); err != nil {
-			r.Wrong = append(r.Wrong, err.Error())
+			r.Wrong = append(r.Wrong, judge.Mark+err.Error())
 		}
 	}
 }
