@@ -261,4 +261,4 @@ busy: ## what CI runs in real time, or BUSY, once through beside four processes 
 
 .PHONY: nightly
 nightly: ## what CI does not run: the whole of what is random or long, cut networks, other releases; resumes, and ends with a line for each
-	.ci/each nightly processors soak day models mutants fault-mutants "faults FAULT_MINUTES=5" fuzz soak-real cuts stalls busy matrix
+	.ci/each nightly processors "soak-virtual COUNT=1" soak day models mutants fault-mutants "faults FAULT_MINUTES=2" fuzz soak-real cuts stalls busy matrix

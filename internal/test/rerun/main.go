@@ -50,20 +50,17 @@ func run(args []string, out io.Writer) error {
 	if i := slices.Index(args, "--"); i >= 0 {
 		packages, flags = args[:i], args[i+1:]
 	}
-	once := slices.Concat(flags, packages)
-	if *pattern != "" {
-		once = append([]string{"-run", *pattern}, once...)
-	}
-	_, failures, err := test(*dir, once, out)
+	_, failures, err := test(*dir, slices.Concat([]string{"-run", *pattern}, flags, packages), out)
 	if err != nil {
 		return err
 	}
 	var all []retrial
 	for _, f := range failures {
 		if f.Final {
-			err = errors.Join(err, fmt.Errorf("failed: %v", f))
+			err = errors.Join(err, fmt.Errorf("not run again: %v", f))
 		}
 		all = append(all, retrial{f, *dir, flags})
+		fmt.Fprintf(out, "failed: %v\n", f)
 	}
 	switch {
 	case err != nil:

@@ -78,13 +78,13 @@ func TestRerun(t *testing.T) {
 		{"TestOnce|TestFine", "\nflaky: p.TestOnce: too late\n", true},
 		{"TestAlways", "failed twice: p.TestAlways: wrong", false},
 		{"TestSkippedThen", "failed twice: p.TestSkippedThen: wrong", false},
-		{"TestOnce|TestJudged", "failed: p.TestJudged: JUDGE: two held", false},
+		{"TestOnce|TestJudged", "not run again: p.TestJudged: JUDGE: two held", false},
 		{"TestJudgedThen", "failed: p.TestJudgedThen: JUDGE: left: 1", false},
-		{"TestOnce|TestPanics", "failed: p.TestPanics: ", false},
-		{"TestAnotherGoroutinePanics", "failed: p.TestAnotherGoroutinePanics: ", false},
-		{"TestExits", "failed: p.TestExits: ", false},
-		{"TestRunsOutOfTime", "failed: p.TestRunsOutOfTime: ", false},
-		{"TestNone(", "failed: p.: it failed as a whole", false},
+		{"TestOnce|TestPanics", "not run again: p.TestPanics: ", false},
+		{"TestAnotherGoroutinePanics", "not run again: p.TestAnotherGoroutinePanics: ", false},
+		{"TestExits", "not run again: p.TestExits: ", false},
+		{"TestRunsOutOfTime", "not run again: p.TestRunsOutOfTime: ", false},
+		{"TestNone(", "not run again: p.: it failed as a whole", false},
 	} {
 		t.Setenv("STATE", t.TempDir())
 		*pattern = "^(" + tt.run + ")$"
