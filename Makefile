@@ -64,8 +64,16 @@ integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOO
 	@"$${ZKR_PYTHON:-/usr/bin/python3}" -c 'import kazoo' 2>/dev/null || \
 		echo "skipped: the tests with Kazoo, which need Debian's python3-kazoo"
 	@echo "ring 3: go test, in $(REAL)"
-	@ZKR_REAL=1 $(GO) test -p 2 -count=1 -timeout $(TIMEOUT) ./internal/test/acceptance/ $(filter-out ./internal/test/acceptance/,$(REAL)) \
-		-run "^($$(sed -nE 's/^func ((Test|Fuzz|Example)[A-Za-z0-9_]*)\(.*/\1/p' $(RING3) | sort -u | paste -sd '|' -))$$"
+	@ZKR_REAL=1 $(RERUN) -run "^($$(sed -nE 's/^func ((Test|Fuzz|Example)[A-Za-z0-9_]*)\(.*/\1/p' $(RING3) | sort -u | paste -sd '|' -))$$" \
+		./internal/test/acceptance/ $(filter-out ./internal/test/acceptance/,$(REAL)) -- -p 2 -count=1 -timeout $(TIMEOUT)
+
+# Runs go test with real servers. A test that fails is run once more, alone. In CI that is left to the target again, since other work
+# goes on beside: ZKR_LATER names the directory where it is written down.
+RERUN = $(GO) run ./internal/test/rerun $(addprefix -later ,$(ZKR_LATER))
+
+.PHONY: again
+again: ## the tests that ZKR_LATER says have failed, once more, one at a time
+	@ZKR_REAL=1 $(GO) run ./internal/test/rerun -again $(ZKR_LATER)
 
 # The newest releases that could be fetched when docs/compatibility.md was last updated.
 MATRIX_ZOOKEEPER ?= 3.4.14 3.5.10 debian 3.8.6 3.9.5 zetcd
@@ -206,8 +214,10 @@ check-bench: ## bench, a nested module that also measures other makers' locks: i
 .PHONY: check-modules
 check-modules: tools ## the modules below observe, their example, sasl/gssapi, and those below internal/test: vet, tests, lint
 	@set -e; for module in $(wildcard observe/*/go.mod sasl/*/go.mod observe/*/*/go.mod examples/*/go.mod internal/test/*/go.mod); do \
-		cd $(CURDIR)/$$(dirname $$module); echo "$$(dirname $$module)"; \
-		$(GO) vet ./...; $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) ./...; \
+		dir=$$(dirname $$module); cd $(CURDIR)/$$dir; echo "$$dir"; $(GO) vet ./...; \
+		if grep -rq --include='*_test.go' testutil/apache .; then \
+			(cd $(CURDIR); $(RERUN) -C $$dir ./... -- -vet=off -count=1 -timeout $(TIMEOUT)); \
+		else $(GO) test -vet=off -count=1 -timeout $(TIMEOUT) ./...; fi; \
 		$(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...; \
 	done
 
@@ -241,3 +251,14 @@ demo: ## the tour of zkr, which checks itself
 .PHONY: ci
 ci: ## everything that CI runs, on a Debian machine as root
 	.ci/run
+
+# What CI runs in real time or on real servers. Or a new test of these: make busy BUSY='go test ./framework -run TestNew -count=20'.
+BUSY ?= .ci/each busy integration "check-modules ZKR_REAL=1" race-processes race-modules
+
+.PHONY: busy
+busy: ## what CI runs in real time, or BUSY, once through beside four processes that spin: what fails is mended, or leaves CI for nightly
+	@for i in 1 2 3 4; do while :; do :; done & spins="$$spins $$!"; done; trap "kill $$spins" EXIT; $(BUSY)
+
+.PHONY: nightly
+nightly: ## what CI does not run: the whole of what is random or long, cut networks, other releases; resumes, and ends with a line for each
+	.ci/each nightly processors "soak-virtual COUNT=1" soak day models mutants fault-mutants "faults FAULT_MINUTES=2" fuzz soak-real cuts stalls busy matrix

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/testutil"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
@@ -137,7 +138,7 @@ func TestASessionWithRejectedCredentialsIsClosed(t *testing.T) {
 		}
 		must(t, c.Close())
 		if left := ens.Sessions(); len(left) != 0 {
-			t.Errorf("left behind: %v", left)
+			judge.Errorf(t, "left behind: %v", left)
 		}
 	})
 }
@@ -146,9 +147,9 @@ func TestASessionWithRejectedCredentialsIsClosed(t *testing.T) {
 func TestClosingWhereARealServerEnforcesCredentials(t *testing.T) {
 	ens := apache.Start(t, 1,
 		apache.WithProperty("zookeeper.enforce.auth.enabled", "true"), apache.WithProperty("zookeeper.enforce.auth.schemes", "digest"))
-	judge, err := framework.New(ens.Servers(), credentials())
+	other, err := framework.New(ens.Servers(), credentials())
 	must(t, err)
-	defer judge.Close()
+	defer other.Close()
 	const longer = 40 * time.Second // than the test waits: a session that expires is not taken for one that was closed
 	for _, how := range []string{"connected", "disconnected"} {
 		network := ens.ClientNet(how)
@@ -164,8 +165,8 @@ func TestClosingWhereARealServerEnforcesCredentials(t *testing.T) {
 		if err := c.Close(); err != nil {
 			t.Errorf("%s: %v", how, err)
 		}
-		if found, _, err := judge.Exists(t.Context(), "/"+how); err != nil || found {
-			t.Errorf("%s: the znode of the closed session stands: %v, %v", how, found, err)
+		if found, _, err := other.Exists(t.Context(), "/"+how); err != nil || found {
+			judge.Errorf(t, "%s: the znode of the closed session stands: %v, %v", how, found, err)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/testutil"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
@@ -37,7 +38,7 @@ func TestNoSessionIsResumedOnTheRealServer(t *testing.T) {
 	must(t, err)
 	must(t, c.Close())
 	if found, _, err := plain.Exists(within(t, time.Minute), "/dirs/a/again"); err != nil || found {
-		t.Errorf("after Close it stands: %v, %v", found, err)
+		judge.Errorf(t, "after Close it stands: %v, %v", found, err)
 	}
 	must(t, plain.Close())
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/sasl/digestmd5"
 	"github.com/zkrecipes/zkrecipes/testutil"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
@@ -70,7 +71,7 @@ func TestSASLOnTheRealServer(t *testing.T) {
 			relay.Drop()
 			must(t, c.Close())
 			if found, _, err := latin.Exists(within(t, time.Minute), "/mine"); err != nil || found {
-				t.Errorf("after Close it stands: %v, %v", found, err)
+				judge.Errorf(t, "after Close it stands: %v, %v", found, err)
 			}
 			must(t, latin.Close())
 		})
@@ -101,7 +102,7 @@ func TestSessionsEndWithSASLOnTheRealServer(t *testing.T) {
 						return
 					}
 					if time.Since(began) > limit {
-						t.Fatalf("%s stands after %v", path, limit)
+						judge.Fatalf(t, "%s stands after %v", path, limit)
 					}
 				}
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/tlstest"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
@@ -62,7 +63,7 @@ func TestX509OnTheRealServer(t *testing.T) {
 	}
 	must(t, app.Close())
 	if found, _, err := other.Exists(within(t, time.Minute), "/mine"); err != nil || found {
-		t.Errorf("after Close it stands: %v, %v", found, err)
+		judge.Errorf(t, "after Close it stands: %v, %v", found, err)
 	}
 	must(t, other.Close())
 	nobody := open()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/tamper"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/retry"
@@ -78,7 +79,7 @@ func count(t *testing.T, once bool, clients ...counting) {
 	must(t, err)
 	n, _ := strconv.Atoi(string(data))
 	if n < known || n > known+unknown || unknown == 0 != once || known+unknown != each*len(clients) {
-		t.Errorf("%d, after %d additions and %d that are not known", n, known, unknown)
+		judge.Errorf(t, "%d, after %d additions and %d that are not known", n, known, unknown)
 	}
 }
 

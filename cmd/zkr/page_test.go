@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/internal/zkr"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
@@ -89,6 +90,6 @@ func TestPageIsTrue(t *testing.T) {
 		t.Errorf("found %d examples", n)
 	}
 	if slices.Contains(e.Children("/"), "shop") {
-		t.Error("/shop is left")
+		judge.Errorf(t, "/shop is left")
 	}
 }

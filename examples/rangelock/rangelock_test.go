@@ -17,6 +17,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/examples/rangelock"
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/testutil"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
@@ -59,7 +60,7 @@ func TestInVirtualTime(t *testing.T) {
 				t.Errorf("only %d operations came through", len(history))
 			}
 			if result := porcupine.CheckOperations(cells, history); !result {
-				t.Error("not linearizable: two that conflict were in together")
+				judge.Errorf(t, "not linearizable: two that conflict were in together")
 			}
 			for _, c := range clients {
 				if err := c.Close(); err != nil {
@@ -67,7 +68,7 @@ func TestInVirtualTime(t *testing.T) {
 				}
 			}
 			if left := ens.Children("/ranges"); len(left) > 0 {
-				t.Errorf("left in line: %v", left)
+				judge.Errorf(t, "left in line: %v", left)
 			}
 		})
 	}
@@ -111,7 +112,7 @@ func TestOnRealServers(t *testing.T) {
 		t.Errorf("%d operations came through, and %d were busy", len(history), g.busy)
 	}
 	if !porcupine.CheckOperations(cells, history) {
-		t.Error("not linearizable: two that conflict were in together")
+		judge.Errorf(t, "not linearizable: two that conflict were in together")
 	}
 }
 

@@ -83,10 +83,10 @@ func (l *ledger) rest(from time.Time, shard int) (longest time.Duration) {
 	return max(longest, time.Since(last))
 }
 
-// judge returns what is wrong with the log. It does not rely on the store: of
+// audit returns what is wrong with the log. It does not rely on the store: of
 // the writes that were accepted to a shard none has a token that is less than
 // one before, or the token of another member.
-func judge(log []entry) error {
+func audit(log []entry) error {
 	var last [shards]entry
 	for _, e := range log {
 		before := last[e.shard]
@@ -103,9 +103,9 @@ func judge(log []entry) error {
 	return nil
 }
 
-// The judge finds a token that goes back, and one of two members; a write that
+// The audit finds a token that goes back, and one of two members; a write that
 // was refused does not matter.
-func TestJudge(t *testing.T) {
+func TestAudit(t *testing.T) {
 	token := func(n int) (token recipes.Token) {
 		if err := token.UnmarshalText(fmt.Appendf(nil, "%032x", n)); err != nil {
 			t.Fatal(err)
@@ -116,12 +116,12 @@ func TestJudge(t *testing.T) {
 	late := one
 	late.err = fmt.Errorf("refused")
 	for _, good := range [][]entry{nil, {one, one, two, two}, {one, two, late, two}, {two, {shard: 1, member: "a", token: token(1)}}} {
-		if err := judge(good); err != nil {
+		if err := audit(good); err != nil {
 			t.Errorf("%v: %v", good, err)
 		}
 	}
 	for _, bad := range [][]entry{{two, one}, {one, {member: "b", token: token(1)}}, {one, two, late, one}} {
-		if judge(bad) == nil {
+		if audit(bad) == nil {
 			t.Errorf("%v is not found", bad)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/load"
 	"github.com/zkrecipes/zkrecipes/testutil"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
@@ -31,7 +32,7 @@ shards of each member: map[b:6 c:6]
 		t.Errorf("it printed\n%s", out.String())
 	}
 	if left := ens.Children(basePath + "/members"); len(left) > 0 {
-		t.Errorf("left: %v", left)
+		judge.Errorf(t, "left: %v", left)
 	}
 }
 
@@ -113,8 +114,8 @@ func TestRandomFaults(t *testing.T) {
 		}
 		w.settled(members...)
 		w.notLonger(from, 2*w.timeout, all()...)
-		if err := judge(w.entries()); err != nil {
-			t.Error(err)
+		if err := audit(w.entries()); err != nil {
+			judge.Errorf(t, "%v", err)
 		}
 	})
 }

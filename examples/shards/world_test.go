@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
@@ -85,8 +86,8 @@ func (w *world) scenario() {
 		w.strikes(members, leads, "is stopped", func(r *running) (end func()) { return r.stop() })
 		w.strikes(members, leads, "is cut off", func(r *running) (end func()) { return r.cut() })
 	}
-	if err := judge(w.entries()); err != nil {
-		w.t.Error(err)
+	if err := audit(w.entries()); err != nil {
+		judge.Errorf(w.t, "%v", err)
 	}
 }
 

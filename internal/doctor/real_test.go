@@ -13,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/doctor"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/sasl/digestmd5"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
@@ -77,7 +78,7 @@ func leaves(t *testing.T, e *apache.Ensemble, opts ...framework.Option) {
 	}
 	defer c.Close()
 	if left, _, err := c.Children(t.Context(), "/"); err != nil || len(left) != 1 {
-		t.Errorf("znodes are left: %q, %v", left, err)
+		judge.Errorf(t, "znodes are left: %q, %v", left, err)
 	}
 	s, err := c.Session()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/sasl/digestmd5"
 	"github.com/zkrecipes/zkrecipes/sasl/gssapi"
 	"github.com/zkrecipes/zkrecipes/sasl/gssapi/internal/kdctest"
@@ -76,7 +77,7 @@ func TestKerberosOnTheRealServer(t *testing.T) {
 			relay.Drop()
 			must(t, c.Close()) // on a connection of its own, which authenticates
 			if found, _, err := observer.Exists(within(t, time.Minute), "/"+name); err != nil || found {
-				t.Errorf("after Close it stands: %v, %v", found, err)
+				judge.Errorf(t, "after Close it stands: %v, %v", found, err)
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/load"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/barrier"
@@ -82,7 +83,7 @@ func shareBarriers(t *testing.T, ens testutil.Ensemble, theirs *neighbor) {
 			}
 			names, _, err := c.Children(t.Context(), path)
 			if err != nil && !errors.Is(err, zk.ErrNoNode) || len(names) > 0 {
-				t.Errorf("left: %v %v", names, err)
+				judge.Errorf(t, "left: %v %v", names, err)
 			}
 		})
 	}

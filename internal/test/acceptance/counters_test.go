@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/recipes/counter"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -52,7 +53,7 @@ func countTogether(t *testing.T, ens testutil.Ensemble, theirs *neighbor, kind s
 				add(1)
 			}
 			if value, err := ours.Get(t.Context()); value != 2 || err != nil || m.participants(t) != 2 {
-				t.Errorf("%d, %v", value, err)
+				judge.Errorf(t, "it is at %d, %v", value, err)
 			}
 			var both sync.WaitGroup
 			both.Go(func() {
@@ -67,7 +68,7 @@ func countTogether(t *testing.T, ens testutil.Ensemble, theirs *neighbor, kind s
 			add(-80)
 			m.release(t)
 			if value, err := ours.Get(t.Context()); value != 1 || err != nil || m.participants(t) != 1 {
-				t.Errorf("%d, %v", value, err)
+				judge.Errorf(t, "it is at %d, %v", value, err)
 			}
 		})
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/load"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/retry"
@@ -178,13 +179,13 @@ func (c *crew) loses(t *testing.T, heal func()) {
 		select {
 		case at := <-h.lost:
 			if at.After(g.at) {
-				t.Errorf("%s: two at once for %v", h.name, at.Sub(g.at))
+				judge.Errorf(t, "%s: two at once for %v", h.name, at.Sub(g.at))
 			}
 		case <-time.After(load.Patience):
 			t.Fatalf("%s: the holder does not learn of its loss", h.name)
 		}
 		if early := h.lease.Deadline().Sub(g.at); early > 0 {
-			t.Errorf("%s: granted %v before the deadline", h.name, early)
+			judge.Errorf(t, "%s: granted %v before the deadline", h.name, early)
 		}
 		release(t, g.lease)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/load"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
@@ -94,10 +95,10 @@ func (a *audit) work(who string, l *recipes.Lease, d time.Duration) {
 		return
 	}
 	if a.lease != nil && a.lease.Held() {
-		a.t.Errorf("%s works while %s works", who, a.worker)
+		judge.Errorf(a.t, "%s works while %s works", who, a.worker)
 	}
 	if l.Token().Compare(a.last) <= 0 {
-		a.t.Errorf("%s has token %v, after %v", who, l.Token(), a.last)
+		judge.Errorf(a.t, "%s has token %v, after %v", who, l.Token(), a.last)
 	}
 	a.worker, a.lease, a.last = who, l, l.Token()
 	a.grants++
@@ -116,8 +117,13 @@ func (a *audit) work(who string, l *recipes.Lease, d time.Duration) {
 // nothingLeft fails the test unless the directory becomes empty.
 func nothingLeft(t *testing.T, c *framework.Client, path string) {
 	t.Helper()
+	nothingLeftAfter(t, c, path, load.Patience)
+}
+
+func nothingLeftAfter(t *testing.T, c *framework.Client, path string, patience time.Duration) {
+	t.Helper()
 	var names []string
-	for began := time.Now(); time.Since(began) < load.Patience; time.Sleep(20 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(20 * time.Millisecond) {
 		if err := c.Sync(t.Context(), path); err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +132,7 @@ func nothingLeft(t *testing.T, c *framework.Client, path string) {
 			return
 		}
 	}
-	t.Errorf("left at %s: %v", path, names)
+	judge.Errorf(t, "left at %s: %v", path, names)
 }
 
 // Several clients with several goroutines each contend for one mutex while
@@ -232,13 +238,13 @@ func TestGuardedWriteAfterAnExpiry(t *testing.T) {
 		}
 		<-l.Lost()
 		if next.Token().Compare(l.Token()) <= 0 {
-			t.Errorf("token %v after %v", next.Token(), l.Token())
+			judge.Errorf(t, "token %v after %v", next.Token(), l.Token())
 		}
 		if _, err := waiter.Multi(t.Context(), guarded...); !errors.Is(err, zk.ErrNoNode) {
-			t.Errorf("a late guarded write by other means: %v", err)
+			judge.Errorf(t, "a late guarded write by other means: %v", err)
 		}
 		if _, err := l.Multi(t.Context(), write); !errors.Is(err, recipes.ErrNotHeld) {
-			t.Errorf("a late write: %v", err)
+			judge.Errorf(t, "a late write: %v", err)
 		}
 		if err := l.Release(t.Context()); !errors.Is(err, recipes.ErrNotHeld) {
 			t.Errorf("release of a lost lease: %v", err)
@@ -266,7 +272,7 @@ func TestTokensOutliveTheDirectory(t *testing.T) {
 				t.Fatal(err)
 			}
 			if l.Token().Compare(last) <= 0 {
-				t.Errorf("token %v after %v", l.Token(), last)
+				judge.Errorf(t, "token %v after %v", l.Token(), last)
 			}
 			last = l.Token()
 			if !strings.HasSuffix(l.Path(), "-lock-0000000000") {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
@@ -117,7 +118,7 @@ func firstCome(t *testing.T, s *stage, k kind) {
 		release(t, held)
 		next := granted(t, waits[i])
 		if order := next.Token().Compare(held.Token()); k.tokens && order <= 0 {
-			t.Errorf("token %v after %v", next.Token(), held.Token())
+			judge.Errorf(t, "token %v after %v", next.Token(), held.Token())
 		}
 		held = next
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/load"
 	"github.com/zkrecipes/zkrecipes/testutil"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
@@ -97,7 +98,7 @@ func nobody(t *testing.T, served <-chan int, members []*member) {
 	t.Helper()
 	select {
 	case who := <-served:
-		t.Errorf("%s was granted, too", members[who].name)
+		judge.Errorf(t, "%s was granted, too", members[who].name)
 	case <-time.After(50 * time.Millisecond):
 	}
 }
@@ -126,7 +127,7 @@ func contend(t *testing.T, watcher *framework.Client, kind string, one, other *n
 					}
 					mu.Lock()
 					if holder != "" {
-						t.Errorf("%s holds while %s holds", m.name, holder)
+						judge.Errorf(t, "%s holds while %s holds", m.name, holder)
 					}
 					holder = m.name
 					mu.Unlock()
@@ -275,7 +276,7 @@ func succeed(t *testing.T, watcher *framework.Client, of repertoire, doomed, hei
 		}
 	}
 	if len(served) != 0 {
-		t.Errorf("%s was granted too early", (<-served).name)
+		judge.Errorf(t, "%s was granted too early", (<-served).name)
 	}
 	doomed.kill(t)
 	for range all {
@@ -301,6 +302,9 @@ func inLine(t *testing.T, c *framework.Client, path string, n int) {
 		if names, _, _ = c.Children(ctx, path); len(names) == n {
 			return
 		}
+	}
+	if len(names) > n {
+		judge.Fatalf(t, "left in line at %s: %v, want %d", path, names, n)
 	}
 	t.Fatalf("in line at %s: %v, want %d", path, names, n)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/load"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
@@ -122,7 +123,7 @@ func termsGoRound(t *testing.T, s *stage) {
 			t.Errorf("%s leads twice", now.who.id)
 		}
 		if now.lease.Token().Compare(last.lease.Token()) <= 0 {
-			t.Errorf("token %v after %v", now.lease.Token(), last.lease.Token())
+			judge.Errorf(t, "token %v after %v", now.lease.Token(), last.lease.Token())
 		}
 		now.endsWith(t, leader.ErrTermOver)
 		last = now
@@ -213,7 +214,7 @@ func leaderIsLost(t *testing.T, s *stage) {
 			t.Errorf("the term of %s has not ended", now.who.id)
 		}
 		if then.lease.Token().Compare(now.lease.Token()) <= 0 {
-			t.Errorf("token %v after %v", then.lease.Token(), now.lease.Token())
+			judge.Errorf(t, "token %v after %v", then.lease.Token(), now.lease.Token())
 		}
 		now.endsWith(t, recipes.ErrNotHeld)
 		s.inLine(t, "", 2) // it campaigns again

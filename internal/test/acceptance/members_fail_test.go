@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/load"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/retry"
@@ -244,7 +245,7 @@ func (s *storm) quorumLost(t *testing.T) {
 	before := grants()
 	time.Sleep(500 * time.Millisecond)
 	if n := grants() - before; n != 0 {
-		t.Errorf("%d grants while there was no quorum", n)
+		judge.Errorf(t, "%d grants while there was no quorum", n)
 	}
 	for _, name := range load.Ledgers {
 		text, err := load.Ledger(filepath.Join(s.dir, name)).Read()
@@ -252,7 +253,7 @@ func (s *storm) quorumLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := load.Judge(string(text), load.Permits); err != nil { // nobody holds
-			t.Errorf("%s: %v", name, err)
+			judge.Errorf(t, "%s: %v", name, err)
 		}
 	}
 	s.back(t, 0, 1)

@@ -20,6 +20,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/child"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/load"
 	"github.com/zkrecipes/zkrecipes/testutil"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
@@ -255,7 +256,7 @@ func readOnly(t *testing.T, s *stage, ens *apache.Ensemble) {
 		select {
 		case <-h.lease.Lost():
 		case <-time.After(load.Patience):
-			t.Fatalf("%s: held without a quorum", h.name)
+			judge.Fatalf(t, "%s: held without a quorum", h.name)
 		}
 		pending(t, h.next)
 	}

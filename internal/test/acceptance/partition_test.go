@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/load"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -64,13 +65,13 @@ func TestALongSilence(t *testing.T) {
 			select {
 			case at := <-s.lost:
 				if at.After(g.at) {
-					t.Errorf("%s: two at once for %v", s.name, at.Sub(g.at))
+					judge.Errorf(t, "%s: two at once for %v", s.name, at.Sub(g.at))
 				}
 			case <-time.After(load.Patience):
 				t.Fatalf("%s: the holder does not learn of its loss", s.name)
 			}
 			if early := s.held.Deadline().Sub(g.at); early > 0 {
-				t.Errorf("%s: succeeded %v before its deadline", s.name, early)
+				judge.Errorf(t, "%s: succeeded %v before its deadline", s.name, early)
 			}
 			if took := g.at.Sub(s.began); took < timeout/2 || took > load.Patience/2 {
 				t.Errorf("%s: succeeded after %v", s.name, took)

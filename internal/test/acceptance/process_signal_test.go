@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/load"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -76,14 +77,14 @@ func (s *duo) succeeded(t *testing.T, late func(since time.Time)) {
 		t.Fatal(err)
 	}
 	if s.k.tokens && token <= s.token {
-		t.Errorf("%s: token %s after %s", s.k.name, token, s.token)
+		judge.Errorf(t, "%s: token %s after %s", s.k.name, token, s.token)
 	}
 	late(time.UnixMilli(since))
 	fmt.Fprintln(s.second.Say, "leave")
 	s.second.Expect(t, "done")
 	data, _, err := s.watcher.Get(t.Context(), load.Resource(s.path))
 	if err != nil || string(data) != token {
-		t.Errorf("%s: the resource has %q, %v; its last holder %q", s.k.name, data, err, token)
+		judge.Errorf(t, "%s: the resource has %q, %v; its last holder %q", s.k.name, data, err, token)
 	}
 	s.k.standing(t, s.stage, 0, 0)
 	text, err := s.ledger.Read()
@@ -91,7 +92,7 @@ func (s *duo) succeeded(t *testing.T, late func(since time.Time)) {
 		t.Fatal(err)
 	}
 	if grants, err := load.Judge(string(text), 1); err != nil || grants != 2 {
-		t.Errorf("%s: %d grants, %v", s.k.name, grants, err)
+		judge.Errorf(t, "%s: %d grants, %v", s.k.name, grants, err)
 	}
 }
 
@@ -145,7 +146,7 @@ func TestAProcessStandsStill(t *testing.T) {
 				}
 				refused, why, _ := strings.Cut(s.first.Expect(t, "late"), " ")
 				if ok, err := strconv.ParseBool(refused); err != nil || !ok {
-					t.Errorf("%s: a late write: %s", s.k.name, why)
+					judge.Errorf(t, "%s: a late write: %s", s.k.name, why)
 				}
 				s.first.Expect(t, "done")
 			})
@@ -212,7 +213,7 @@ func TestAProcessGroupStandsStill(t *testing.T) {
 				t.Errorf("%s: granted after %v, the session timeout is %v", s.k.name, took, firstSession)
 			}
 			if s.k.tokens && token <= s.token {
-				t.Errorf("%s: token %s after %s", s.k.name, token, s.token)
+				judge.Errorf(t, "%s: token %s after %s", s.k.name, token, s.token)
 			}
 			tokens[s] = token
 		}
@@ -222,14 +223,14 @@ func TestAProcessGroupStandsStill(t *testing.T) {
 		for _, s := range all {
 			s.first.Expect(t, "lost")
 			if refused, why, _ := strings.Cut(s.first.Expect(t, "late"), " "); refused != "true" {
-				t.Errorf("%s: a late write: %s", s.k.name, why)
+				judge.Errorf(t, "%s: a late write: %s", s.k.name, why)
 			}
 			s.first.Expect(t, "done")
 			s.k.standing(t, s.stage, 1, 1)
 			fmt.Fprintln(s.other.Say, "leave")
 			s.other.Expect(t, "done")
 			if token, _, _ := strings.Cut(s.second.Expect(t, "held"), " "); s.k.tokens && token <= tokens[s] {
-				t.Errorf("%s: token %s after %s", s.k.name, token, tokens[s])
+				judge.Errorf(t, "%s: token %s after %s", s.k.name, token, tokens[s])
 			}
 			fmt.Fprintln(s.second.Say, "leave")
 			s.second.Expect(t, "done")
@@ -239,7 +240,7 @@ func TestAProcessGroupStandsStill(t *testing.T) {
 				t.Fatal(err)
 			}
 			if grants, err := load.Judge(string(text), 1); err != nil || grants != 3 {
-				t.Errorf("%s: %d grants, %v", s.k.name, grants, err)
+				judge.Errorf(t, "%s: %d grants, %v", s.k.name, grants, err)
 			}
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -58,13 +59,13 @@ func readersTogether(t *testing.T, s *stage) {
 	busy(t, s.rw(t, s.join(t)).Reader())
 	for _, l := range held {
 		if writer.Token().Compare(l.Token()) <= 0 {
-			t.Errorf("the writer has token %v, an earlier reader %v", writer.Token(), l.Token())
+			judge.Errorf(t, "the writer has token %v, an earlier reader %v", writer.Token(), l.Token())
 		}
 	}
 	release(t, writer)
 	reader := granted(t, reading)
 	if reader.Token().Compare(writer.Token()) <= 0 {
-		t.Errorf("the reader has token %v, the earlier writer %v", reader.Token(), writer.Token())
+		judge.Errorf(t, "the reader has token %v, the earlier writer %v", reader.Token(), writer.Token())
 	}
 	release(t, reader)
 	s.inLine(t, "", 0)
@@ -111,7 +112,7 @@ func downgrade(t *testing.T, s *stage) {
 	reading := acquire(t, writing.Context(), a.Reader())
 	s.inLine(t, "", 4)
 	if reading.Token() != writing.Token() {
-		t.Errorf("the downgraded read has token %v, the write %v", reading.Token(), writing.Token())
+		judge.Errorf(t, "the downgraded read has token %v, the write %v", reading.Token(), writing.Token())
 	}
 	pending(t, early, writer)
 	release(t, writing)

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/load"
 	"github.com/zkrecipes/zkrecipes/recipes/discovery"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -92,7 +93,7 @@ func TestServicesBesideCurator(t *testing.T) {
 					t.Error(err)
 				}
 				if n := m.participants(t); kind != discovery.DynamicSequential && n != 0 {
-					t.Errorf("%d instances are left", n)
+					judge.Errorf(t, "%d instances are left", n)
 				}
 				awaitInstances(t, s, m.participants(t))
 				for _, name := range znodes(t, c) { // of a sequential one, which Curator cannot unregister

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/load"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
@@ -125,7 +126,7 @@ func (f *fuzzy) either(t *testing.T, turns []<-chan grant) *recipes.Lease {
 func inOrder(t *testing.T, before, after *recipes.Lease) {
 	t.Helper()
 	if after.Token().Compare(before.Token()) <= 0 {
-		t.Errorf("token %v after %v", after.Token(), before.Token())
+		judge.Errorf(t, "token %v after %v", after.Token(), before.Token())
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/load"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
@@ -255,7 +256,7 @@ func (s *stage) onlyKept(t *testing.T, c *framework.Client, dirs []string) {
 				break
 			}
 			if time.Since(began) > load.Patience {
-				t.Fatalf("left in %s: %v", dir, left)
+				judge.Fatalf(t, "left in %s: %v", dir, left)
 			}
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
@@ -163,7 +164,7 @@ func TestALongWaitIsNoLoop(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if n := k.stands(w); n != 1 {
-			t.Errorf("%d znodes are left", n)
+			judge.Errorf(t, "%d znodes are left", n)
 		}
 		bubble.Release(t, held)
 	})
@@ -186,7 +187,7 @@ func TestALoopOfTriesLeavesNothing(t *testing.T) {
 			t.Errorf("%d watches were added", n)
 		}
 		if n := k.stands(w); n != 1 {
-			t.Errorf("%d znodes are left", n)
+			judge.Errorf(t, "%d znodes are left", n)
 		}
 		bubble.Release(t, held)
 	})
@@ -283,11 +284,11 @@ func TestCloseWhileACreateIsUnderWay(t *testing.T) {
 			}
 			bubble.WantErr(t, (<-granted).Err, framework.ErrClosed)
 			if n := len(w.Sessions()); n != 0 {
-				t.Errorf("%d sessions are left", n)
+				judge.Errorf(t, "%d sessions are left", n)
 			}
 			time.Sleep(20 * time.Second)
 			if n := k.stands(w); n != 0 {
-				t.Errorf("%d znodes are left", n)
+				judge.Errorf(t, "%d znodes are left", n)
 			}
 		})
 	}
@@ -353,7 +354,7 @@ func TestAnActiveLeaderEndsInSilence(t *testing.T) {
 			})
 			bubble.WantErr(t, err, context.Canceled)
 			if left := w.Children(recordPath); len(left) > 0 {
-				t.Errorf("Run has returned, and left in line: %v", left)
+				judge.Errorf(t, "Run has returned, and left in line: %v", left)
 			}
 		}
 		if logged.Len() > 0 {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -220,7 +221,7 @@ func (w *World) NothingLeft(dirs ...string) {
 	w.empty(dirs, nil)
 	for _, s := range w.Sessions() {
 		if len(s.Ephemerals) > 0 {
-			w.T.Errorf("left: %v", s.Ephemerals)
+			judge.Errorf(w.T, "left: %v", s.Ephemerals)
 		}
 	}
 }
@@ -231,21 +232,21 @@ func (w *World) empty(dirs, watched []string) {
 	synctest.Wait()
 	for _, dir := range dirs {
 		if left := w.Children(dir); len(left) > 0 {
-			w.T.Errorf("left in %s: %v", dir, left)
+			judge.Errorf(w.T, "left in %s: %v", dir, left)
 		}
 	}
 	for path, n := range w.Watches() {
 		if !slices.ContainsFunc(watched, func(dir string) bool { return strings.HasPrefix(dir+"/", path+"/") }) {
-			w.T.Errorf("%d watches left on %s", n, path)
+			judge.Errorf(w.T, "%d watches left on %s", n, path)
 		}
 	}
 	if path := w.View.Outside(w.Embedded); path != "" {
-		w.T.Errorf("%s is outside of the clients' view", path)
+		judge.Errorf(w.T, "%s is outside of the clients' view", path)
 	}
 	time.Sleep(3 * Timeout)
 	synctest.Wait()
 	for path, n := range w.Watches() {
-		w.T.Errorf("%d watches stay on %s", n, path)
+		judge.Errorf(w.T, "%d watches stay on %s", n, path)
 	}
 }
 

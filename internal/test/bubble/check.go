@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -26,7 +27,7 @@ type Exclusion struct {
 func (e *Exclusion) Enter() {
 	e.Entered.Add(1)
 	if n := e.inside.Add(1); n != 1 {
-		e.T.Errorf("%d inside", n)
+		judge.Errorf(e.T, "%d inside", n)
 	}
 }
 

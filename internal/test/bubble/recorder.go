@@ -10,6 +10,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -44,7 +45,7 @@ func (h *Recorder) Judge(t *testing.T, model porcupine.Model) {
 	if porcupine.CheckOperationsTimeout(model, h.all, 20*time.Second) != porcupine.Illegal {
 		return
 	}
-	t.Error("no order of the calls explains what they have returned")
+	judge.Errorf(t, "no order of the calls explains what they have returned")
 	for _, o := range h.all {
 		t.Logf("%d: %d to %d %+v %+v", o.ClientId, o.Call, o.Return, o.Input, o.Output)
 	}

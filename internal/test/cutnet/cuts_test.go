@@ -19,6 +19,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/cutnet"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/load"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
@@ -402,7 +403,7 @@ func (c *cutting) judge() (ops, parts int) {
 		}
 		n, m, err := load.JudgeHistory(lock.name, string(text), limit, os.Getenv("ZKR_PICTURES"))
 		if err != nil {
-			c.t.Error(err)
+			judge.Errorf(c.t, "%v", err)
 		}
 		ops, parts = ops+n, parts+m
 	}

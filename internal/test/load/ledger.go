@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -209,7 +210,7 @@ func (l Ledger) Acceptable(t *testing.T, limit, least int) {
 	}
 	grants, err := Judge(string(text), limit)
 	if err != nil {
-		t.Errorf("%s: %v", filepath.Base(string(l)), err)
+		judge.Errorf(t, "%s: %v", filepath.Base(string(l)), err)
 	}
 	if grants < least {
 		t.Errorf("%s: %d grants, want %d", filepath.Base(string(l)), grants, least)

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -122,7 +123,7 @@ func (w Worker) wrote(g *guardedWrite, outcome error) error {
 		}
 		token, parseErr := recipes.ParseToken(last)
 		if order := g.tokens[i].Compare(token); parseErr == nil && (order < 0 || order == 0 && !g.late) {
-			parseErr = fmt.Errorf("%s writes token %v to %s over %v", w.Who, g.tokens[i], w.Places[i].Resource, token)
+			parseErr = fmt.Errorf(judge.Mark+"%s writes token %v to %s over %v", w.Who, g.tokens[i], w.Places[i].Resource, token)
 		}
 		err = errors.Join(err, parseErr)
 	}

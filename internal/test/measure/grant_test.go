@@ -13,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/cycles"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
@@ -157,7 +158,7 @@ func runCycles(b *testing.B, a recipes.Acquirer, goroutines int, atOnce int32, r
 			return err
 		}
 		if inside.Add(1) > atOnce {
-			b.Error("too many holders")
+			judge.Errorf(b, "too many holders")
 		}
 		inside.Add(-1)
 		return l.Release(ctx)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -48,7 +49,7 @@ func (l *ledger) logLocked(format string, args ...any) {
 }
 
 func (l *ledger) wrongLocked(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
+	text := judge.Mark + fmt.Sprintf(format, args...)
 	l.logLocked("WRONG: %s", text)
 	l.wrong = append(l.wrong, text)
 }

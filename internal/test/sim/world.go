@@ -19,6 +19,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/clock"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/hidden"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/retry"
@@ -82,7 +83,7 @@ func (r *Result) Judge(pictures string) {
 			limit = r.Plan.Limit
 		}
 		if err := res.judge(limit, pictures); err != nil {
-			r.Wrong = append(r.Wrong, err.Error())
+			r.Wrong = append(r.Wrong, judge.Mark+err.Error())
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
@@ -67,7 +68,7 @@ func TestADeletedHolder(t *testing.T) {
 		lost := bubble.Lost(t, held)
 		next := bubble.Granted(t, waiting)
 		if next.Lease.Token().Compare(held.Token()) <= 0 {
-			t.Errorf("token %v after %v", next.Lease.Token(), held.Token())
+			judge.Errorf(t, "token %v after %v", next.Lease.Token(), held.Token())
 		}
 		if late := lost.Sub(began); late > 10*time.Millisecond {
 			t.Errorf("the holder learns of it after %v", late)
@@ -128,7 +129,7 @@ func TestAGuardOfAReplacedZnode(t *testing.T) {
 		bubble.Lost(t, held)
 		next := bubble.Granted(t, waiting).Lease
 		if next.Token().Compare(held.Token()) <= 0 {
-			t.Errorf("token %v after %v", next.Token(), held.Token())
+			judge.Errorf(t, "token %v after %v", next.Token(), held.Token())
 		}
 		bubble.Release(t, next)
 	})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
@@ -316,7 +317,7 @@ func (s *scene) granted(h *holding) {
 		}
 		token := h.token(resource)
 		if s.ordered && token.Compare(s.latest[resource]) <= 0 && !mine {
-			s.t.Errorf("%s: token %v after %v", h.who, token, s.latest[resource])
+			judge.Errorf(s.t, "%s: token %v after %v", h.who, token, s.latest[resource])
 		}
 		if token.Compare(s.latest[resource]) > 0 {
 			s.latest[resource] = token

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -68,7 +69,7 @@ func TestRevoke(t *testing.T) {
 				t.Errorf("%s: exit code %d, want the command's own 3; it printed %q", args[0], code, listens.Text())
 			}
 			if left := zkrtest.Line(t, client, dir); len(left) != 0 {
-				t.Errorf("%s: left in line: %q", args[0], left)
+				judge.Errorf(t, "%s: left in line: %q", args[0], left)
 			}
 		}
 	})

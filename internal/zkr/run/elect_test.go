@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
@@ -90,7 +91,7 @@ func TestOneLeaderAtATime(t *testing.T) {
 				}
 			}
 			if left := zkrtest.Line(t, client, path); len(left) != 0 {
-				t.Errorf("left in line: %q", left)
+				judge.Errorf(t, "left in line: %q", left)
 			}
 		}
 	})

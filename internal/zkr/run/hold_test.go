@@ -19,6 +19,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/live"
@@ -53,7 +54,7 @@ func TestHoldWithoutCommand(t *testing.T) {
 				t.Errorf("%s, %v: exit code %d; it printed %q", args[0], sig, code, p.Text())
 			}
 			if left := zkrtest.Line(t, client, dir); len(left) != 0 {
-				t.Errorf("%s, %v: left in line: %q", args[0], sig, left)
+				judge.Errorf(t, "%s, %v: left in line: %q", args[0], sig, left)
 			}
 		}
 	})
@@ -87,14 +88,14 @@ func TestHoldAndTheNextOne(t *testing.T) {
 	first.Wait(t)
 	second.Prints(t, "\n")
 	if second.Text() <= first.Text() {
-		t.Errorf("token %q after %q", second.Text(), first.Text())
+		judge.Errorf(t, "token %q after %q", second.Text(), first.Text())
 	}
 	second.Signal(t, syscall.SIGUSR1) // asks for nothing that zkr knows, so it ends zkr as it would end any program
 	if code := second.Wait(t); code != 138 {
 		t.Errorf("SIGUSR1: exit code %d, want 138", code)
 	}
 	if left := zkrtest.Line(t, client, "/next"); len(left) != 0 {
-		t.Errorf("SIGUSR1: left in line: %q", left)
+		judge.Errorf(t, "SIGUSR1: left in line: %q", left)
 	}
 }
 
@@ -244,7 +245,7 @@ func TestHoldThatCannotPrint(t *testing.T) {
 				t.Errorf("exit code %d, want %d; it printed %q", code, cli.ExitFailed, p.Text())
 			}
 			if left := zkrtest.Line(t, client, "/unread"); len(left) != 0 {
-				t.Errorf("left in line: %q", left)
+				judge.Errorf(t, "left in line: %q", left)
 			}
 		})
 	}
@@ -280,7 +281,7 @@ func TestHoldWithABlockedReader(t *testing.T) {
 		t.Errorf("told to end: exit code %d", code)
 	}
 	if left := zkrtest.Line(t, client, "/blocked/told"); len(left) != 0 {
-		t.Errorf("left in line: %q", left)
+		judge.Errorf(t, "left in line: %q", left)
 	}
 	lost := hold("/blocked/lost")
 	zkrtest.DeleteFirst(t, client, "/blocked/lost")
@@ -345,7 +346,7 @@ func TestUntilEOF(t *testing.T) {
 		t.Errorf("a holder: exit code %d; it printed %q", code, holder.Text())
 	}
 	if left := zkrtest.Line(t, client, "/eof"); len(left) != 0 {
-		t.Errorf("left in line: %q", left)
+		judge.Errorf(t, "left in line: %q", left)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/live"
@@ -60,15 +61,15 @@ func TestFirstComeFirstServed(t *testing.T) {
 		for i := range comers {
 			in := strings.Fields(lines[2*i])
 			if in[0] != strconv.Itoa(i) || in[1] != "in" || in[3] != "/fifo/lock" || lines[2*i+1] != fmt.Sprintf("%d out", i) {
-				t.Fatalf("out of order, or two at once:\n%s", strings.Join(lines, "\n"))
+				judge.Fatalf(t, "out of order, or two at once:\n%s", strings.Join(lines, "\n"))
 			}
 			if in[2] <= last {
-				t.Errorf("token %s after %s", in[2], last)
+				judge.Errorf(t, "token %s after %s", in[2], last)
 			}
 			last = in[2]
 		}
 		if left := zkrtest.Line(t, client, "/fifo/lock"); len(left) != 0 {
-			t.Errorf("left in line: %q", left)
+			judge.Errorf(t, "left in line: %q", left)
 		}
 	})
 }
@@ -131,10 +132,10 @@ func TestMutualExclusion(t *testing.T) {
 			}
 		}
 		if got := zkrtest.Contents(t, number)[0]; got != strconv.Itoa(comers) {
-			t.Errorf("%d processes counted to %s", comers, got)
+			judge.Errorf(t, "%d processes counted to %s", comers, got)
 		}
 		if tokens := zkrtest.Contents(t, log); len(tokens) != comers || !slices.IsSorted(tokens) || len(slices.Compact(tokens)) != comers {
-			t.Errorf("tokens do not increase: %q", tokens)
+			judge.Errorf(t, "tokens do not increase: %q", tokens)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
@@ -105,7 +106,7 @@ func TestSeveralPathsLost(t *testing.T) {
 		}
 		for _, path := range []string{"/any/a", "/any/b"} {
 			if left := zkrtest.Line(t, client, path); len(left) != 0 {
-				t.Errorf("left in line at %s: %q", path, left)
+				judge.Errorf(t, "left in line at %s: %q", path, left)
 			}
 		}
 	}

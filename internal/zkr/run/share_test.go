@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
@@ -97,7 +98,7 @@ func TestReadersNeverSeeHalf(t *testing.T) {
 			}
 		}
 		if got := zkrtest.Contents(t, two)[0]; got != "3" {
-			t.Errorf("3 writers counted to %s", got)
+			judge.Errorf(t, "3 writers counted to %s", got)
 		}
 	})
 }

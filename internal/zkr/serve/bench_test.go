@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -59,7 +60,7 @@ func TestBench(t *testing.T) {
 			t.Errorf("%s, %+v: that does not add up: %+v", test.recipe, test.bench, got)
 		}
 		if left := benchDirs(e); left != nil {
-			t.Errorf("%s, %+v: left: %q", test.recipe, test.bench, left)
+			judge.Errorf(t, "%s, %+v: left: %q", test.recipe, test.bench, left)
 		}
 	}
 }
@@ -95,7 +96,7 @@ func TestBenchPrints(t *testing.T) {
 			}
 		}
 		if left, _, err := e.Client(t).Children(t.Context(), "/"); err != nil || strings.Contains(strings.Join(left, " "), "zkr-bench") {
-			t.Errorf("left: %q, %v", left, err)
+			judge.Errorf(t, "left: %q, %v", left, err)
 		}
 	})
 }
@@ -118,7 +119,7 @@ func TestBenchInterrupted(t *testing.T) {
 			t.Errorf("%q: exit code %d; it printed %q", flags, code, p.Text())
 		}
 		if left := benchDirs(e); left != nil {
-			t.Errorf("%q: left: %q", flags, left)
+			judge.Errorf(t, "%q: left: %q", flags, left)
 		}
 	}
 }
@@ -131,7 +132,7 @@ func TestBenchOfManyLocks(t *testing.T) {
 		t.Errorf("exit code %d; it printed %q", code, text)
 	}
 	if left := benchDirs(e); left != nil {
-		t.Errorf("left: %q", left)
+		judge.Errorf(t, "left: %q", left)
 	}
 }
 

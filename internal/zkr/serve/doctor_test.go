@@ -15,6 +15,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/doctor"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -45,7 +46,7 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("exit code %d, %d answers; it printed\n%s%s", code, answers, out, errs)
 		}
 		if left, _, err := e.Client(t).Children(t.Context(), "/"); err != nil || slices.ContainsFunc(left, func(name string) bool { return strings.HasPrefix(name, "zkr-doctor") }) {
-			t.Errorf("left: %q, %v", left, err)
+			judge.Errorf(t, "left: %q, %v", left, err)
 		}
 	})
 }
@@ -120,6 +121,6 @@ func TestDoctorInterrupted(t *testing.T) {
 		t.Errorf("exit code %d; it printed %q", code, p.Text())
 	}
 	if sessions, left := e.Sessions(), e.Children("/"); len(sessions) > 0 || len(left) > 1 {
-		t.Errorf("left: %v, %q", sessions, left)
+		judge.Errorf(t, "left: %v, %q", sessions, left)
 	}
 }

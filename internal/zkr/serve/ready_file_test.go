@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
@@ -109,7 +110,7 @@ func TestReadyFileErrors(t *testing.T) {
 		t.Errorf("on a port that is taken: exit code %d; it printed %q", code, p.Text())
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
-		t.Errorf("left in the directory: %v, %v", entries, err)
+		judge.Errorf(t, "left in the directory: %v, %v", entries, err)
 	}
 	for _, name := range []string{filepath.Join(dir, "missing", "ready"), dir, os.DevNull} {
 		before, _ := os.Lstat(name)
