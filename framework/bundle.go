@@ -63,7 +63,7 @@ func (b *bundle) arm() {
 			s.hub.fail(w, err)
 			continue
 		}
-		w.node = node{data: found[i].Data, stat: found[i].Stat}
+		w.node, w.zxid = node{data: found[i].Data, stat: found[i].Stat}, found[i].zxid
 		there = append(there, w)
 	}
 	s.goOn(on, there, since)

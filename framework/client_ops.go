@@ -45,20 +45,20 @@ func (c *Client) Delete(ctx context.Context, path string, version int32) error {
 	return c.scope().delete(ctx, path, version)
 }
 
-// DeleteCreated deletes the znode at path that was created by the transaction
-// czxid (zk.Stat.Czxid), and no znode that was created there later. If there is
-// another znode or none, the error is zk.ErrNoNode. After an unknown outcome it
-// syncs and looks again: if the znode is gone, or there is another one, it
-// returns nil.
+// DeleteCreated deletes the znode at path that has the Czxid and the Ctime of
+// created, and no znode that was created there later, also after the ensemble
+// was rebuilt. If there is another znode or none, the error is zk.ErrNoNode.
+// After an unknown outcome it syncs and looks again: if the znode is gone, or
+// there is another one, it returns nil.
 //
-// ZooKeeper has no delete by czxid, so a window remains. DeleteCreated reads
+// ZooKeeper has no such delete, so a window remains. DeleteCreated reads
 // the znode, and then deletes it if its version has not changed. It deletes
 // another znode instead if the path was deleted and created again in between,
 // and the new znode has the same version; likewise while a delete whose
 // connection has ended is still on its way through the ensemble. It costs two
 // requests, and three more for each unknown outcome.
-func (c *Client) DeleteCreated(ctx context.Context, path string, czxid int64) error {
-	return c.scope().deleteCreated(ctx, path, czxid)
+func (c *Client) DeleteCreated(ctx context.Context, path string, created *zk.Stat) error {
+	return c.scope().deleteCreated(ctx, path, created)
 }
 
 // Exists reports whether a znode exists, and returns its stat if it does.

@@ -7,12 +7,17 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/version"
 )
 
 // deleteCreated is Client.DeleteCreated. It sends each delete once, for the
 // version that it has just read. After an unknown outcome it syncs and reads
 // again.
-func (w scope) deleteCreated(ctx context.Context, path string, czxid int64) error {
+func (w scope) deleteCreated(ctx context.Context, path string, created *zk.Stat) error {
+	if created == nil {
+		return &opError{op: opNameDelete, path: path, err: errors.New("the stat of the znode is nil")}
+	}
 	if w.budget == nil {
 		w.budget = w.core.cfg.retry()
 	}
@@ -33,7 +38,7 @@ func (w scope) deleteCreated(ctx context.Context, path string, czxid int64) erro
 		switch {
 		case err != nil:
 			return fail(err, unsure)
-		case found && stat.Czxid == czxid:
+		case found && version.CreatedOf(stat) == version.CreatedOf(created):
 			err = w.deleteOnce(ctx, path, stat.Version)
 		case unsure:
 			return nil // an earlier try has deleted it, or another client

@@ -16,15 +16,15 @@ import (
 
 // A Delete whose answer was lost was retried, and deleted the znode that the
 // next holder had created at the same path, without an error. DeleteCreated
-// deletes only the znode with the given czxid.
+// deletes only the znode that it is asked for.
 func TestDeleteCreatedSparesASuccessor(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
 		other, _ := connect(t, ens)
-		create := func() int64 {
+		create := func() *zk.Stat {
 			_, err := c.Create(t.Context(), "/lock", nil, 0)
 			must(t, err)
-			return stat(t, ens, "/lock").Czxid
+			return created(t, ens, "/lock")
 		}
 		for name, tt := range map[string]struct {
 			action    testutil.Action
@@ -37,7 +37,7 @@ func TestDeleteCreatedSparesASuccessor(t *testing.T) {
 			"throttled":                      {testutil.Fail(testutil.CodeThrottled), false},
 			"timed out":                      {testutil.Fail(testutil.CodeRequestTimeout), false},
 		} {
-			czxid := create()
+			mine := create()
 			made := make(chan struct{})
 			struck := testutil.NewFault(testutil.Match{Op: testutil.OpDelete, Path: "/lock"}, tt.action)
 			stop := ens.Control(struck.Control)
@@ -50,22 +50,22 @@ func TestDeleteCreatedSparesASuccessor(t *testing.T) {
 					}
 				}
 			}()
-			err := session(t, c).DeleteCreated(t.Context(), "/lock", czxid)
+			err := session(t, c).DeleteCreated(t.Context(), "/lock", mine)
 			<-made
 			stop()
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-			if now, exists := ens.Stat("/lock"); exists != tt.successor || exists && now.Czxid == czxid {
+			if now, exists := ens.Stat("/lock"); exists != tt.successor || exists && now.Czxid == mine.Czxid {
 				t.Errorf("%s: exists %t", name, exists)
 			}
 			if tt.successor {
-				if err := c.DeleteCreated(t.Context(), "/lock", czxid); !errors.Is(err, zk.ErrNoNode) {
+				if err := c.DeleteCreated(t.Context(), "/lock", mine); !errors.Is(err, zk.ErrNoNode) {
 					t.Errorf("%s: deleting what is gone: %v", name, err)
 				}
 				must(t, c.Delete(t.Context(), "/lock", -1))
 			}
-			if err := c.DeleteCreated(t.Context(), "/lock", czxid); !errors.Is(err, zk.ErrNoNode) {
+			if err := c.DeleteCreated(t.Context(), "/lock", mine); !errors.Is(err, zk.ErrNoNode) {
 				t.Errorf("%s: deleting nothing: %v", name, err)
 			}
 		}
@@ -109,7 +109,7 @@ func TestDeleteCreatedLooksAgain(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			err = c.DeleteCreated(t.Context(), "/a", stat(t, ens, "/a").Czxid)
+			err = c.DeleteCreated(t.Context(), "/a", created(t, ens, "/a"))
 			stop()
 			if !errors.Is(err, tt.want) || framework.MaybeApplied(err) {
 				t.Errorf("%s: %v, want %v", name, err, tt.want)
@@ -129,16 +129,16 @@ func TestDeleteCreatedEnds(t *testing.T) {
 		holdUntilLost(t, s)
 		_, err := c.Create(t.Context(), "/a", nil, 0)
 		must(t, err)
-		czxid := stat(t, ens, "/a").Czxid
+		mine := created(t, ens, "/a")
 		defer once(ens, testutil.OpDelete, testutil.DropAfter())()
 		done := make(chan error)
-		go func() { done <- s.DeleteCreated(within(t, timeout/2), "/a", czxid) }()
+		go func() { done <- s.DeleteCreated(within(t, timeout/2), "/a", mine) }()
 		synctest.Wait()
 		network.Cut()
 		if err := <-done; !errors.Is(err, context.DeadlineExceeded) || !framework.MaybeApplied(err) {
 			t.Errorf("without a server: %v", err)
 		}
-		if err := s.DeleteCreated(t.Context(), "/a", czxid); !errors.Is(err, framework.ErrSessionLost) || framework.MaybeApplied(err) {
+		if err := s.DeleteCreated(t.Context(), "/a", mine); !errors.Is(err, framework.ErrSessionLost) || framework.MaybeApplied(err) {
 			t.Errorf("in a session that ends: %v", err)
 		}
 		network.Heal()
@@ -154,6 +154,12 @@ func stat(t *testing.T, ens *testutil.Embedded, path string) testutil.Stat {
 	return found
 }
 
+func created(t *testing.T, ens *testutil.Embedded, path string) *zk.Stat {
+	t.Helper()
+	of := zk.Stat(stat(t, ens, path))
+	return &of
+}
+
 // DeleteCreated does not wait for its pause to pass when the client closes.
 func TestDeleteCreatedEndsWithTheClient(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
@@ -161,10 +167,10 @@ func TestDeleteCreatedEndsWithTheClient(t *testing.T) {
 		must(t, err)
 		_, err = c.Create(t.Context(), "/a", nil, 0)
 		must(t, err)
-		czxid := stat(t, ens, "/a").Czxid
+		mine := created(t, ens, "/a")
 		defer once(ens, testutil.OpDelete, testutil.DropAfter())()
 		done := make(chan error, 1)
-		go func() { done <- c.DeleteCreated(t.Context(), "/a", czxid) }()
+		go func() { done <- c.DeleteCreated(t.Context(), "/a", mine) }()
 		time.Sleep(time.Minute)
 		must(t, c.Close())
 		select {
@@ -187,9 +193,25 @@ func TestDeleteCreatedWithoutRetries(t *testing.T) {
 		must(t, failure(c.Create(t.Context(), "/a", nil, 0)))
 		lost := testutil.NewFault(testutil.Match{Op: testutil.OpDelete, Times: 9}, testutil.DropAfter())
 		defer ens.Control(lost.Control)()
-		err := c.DeleteCreated(t.Context(), "/a", stat(t, ens, "/a").Czxid)
+		err := c.DeleteCreated(t.Context(), "/a", created(t, ens, "/a"))
 		if !errors.Is(err, zk.ErrConnectionClosed) || !framework.MaybeApplied(err) || lost.Count() != 1 {
 			t.Errorf("%v after %d tries", err, lost.Count())
+		}
+	})
+}
+
+// Another znode can have the same czxid: the ensemble was rebuilt.
+func TestDeleteCreatedSparesTheZnodeOfARebuiltEnsemble(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		must(t, failure(c.Create(t.Context(), "/a", nil, 0)))
+		before := created(t, ens, "/a")
+		before.Ctime--
+		if err := c.DeleteCreated(t.Context(), "/a", before); !errors.Is(err, zk.ErrNoNode) || !ens.Exists("/a") {
+			t.Errorf("%v, and the znode exists: %t", err, ens.Exists("/a"))
+		}
+		if err := c.DeleteCreated(t.Context(), "/a", nil); err == nil || !ens.Exists("/a") {
+			t.Errorf("without a stat: %v, and the znode exists: %t", err, ens.Exists("/a"))
 		}
 	})
 }

@@ -206,7 +206,7 @@ func ExampleClient_DeleteCreated() {
 	_, err = client.Create(ctx, "/owner", []byte("b"), zk.FlagEphemeral)
 	check(err)
 
-	fmt.Println(client.DeleteCreated(ctx, "/owner", mine.Czxid))
+	fmt.Println(client.DeleteCreated(ctx, "/owner", mine))
 	// Output: delete /owner: zk: node does not exist
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
@@ -125,6 +126,9 @@ func follow[T any](ctx context.Context, w scope, kind watchKind, path string, fo
 func (n node) equals(kind watchKind, before node) bool {
 	if !n.found || !before.found {
 		return n.found == before.found
+	}
+	if kind != watchChildren {
+		return version.Of(n.stat).Is(version.Of(before.stat), n.data, before.data)
 	}
 	return !kind.changed(before.stat, n.stat) &&
 		slices.Equal(slices.Sorted(slices.Values(n.children)), slices.Sorted(slices.Values(before.children)))

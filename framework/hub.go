@@ -56,6 +56,7 @@ type watch struct {
 	ready   chan struct{} // closed: armed, or err says why not
 	fired   chan struct{} // closed: what was read may have changed
 	node    node          // what was read when it was armed
+	zxid    int64         // the latest transaction that its server had applied then
 	err     error
 	lookout lookout
 
@@ -261,10 +262,11 @@ func (s *session) arm(w *watch) {
 	}
 	s.hub.begin(w, on)
 	covered := tree != nil && w.key.kind != watchChildren // what ends the tree fires w
-	var order uint64
-	w.node, order, w.err = s.readUnder(w, on, !covered)
+	var r reply
+	w.node, r, w.err = s.readUnder(w.key, on, !covered)
+	w.zxid = r.zxid
 	if !covered && w.err == nil {
-		s.hub.noteArmed(w, order)
+		s.hub.noteArmed(w, r.order)
 	}
 	switch {
 	case w.err != nil, w.node.found: // what is armed then tells of data
@@ -284,21 +286,19 @@ func (h *hub) begin(w *watch, on *link) {
 // watchOps are the requests that arm watches.
 var watchOps = map[watchKind]wire.Op{watchData: wire.OpGetData, watchMissing: wire.OpExists, watchChildren: wire.OpGetChildren2}
 
-// readUnder reads a znode, and arms w if it is to. order is the place of the
-// answer.
-func (s *session) readUnder(w *watch, on *link, arm bool) (n node, order uint64, err error) {
-	n, err = call(context.Background(), s, Request{Op: opNameWatch, Path: w.key.path}, func(*zk.Conn) (node, error) {
-		r, err := s.ask(context.Background(), on, watchOps[w.key.kind], &wire.WatchRequest{Path: w.key.path, Watch: arm}, 0)
-		order = r.order
-		if err != nil && w.key.kind == watchMissing && errors.Is(err, zk.ErrNoNode) {
+// readUnder reads a znode, and arms a watch if it is to.
+func (s *session) readUnder(key watchKey, on *link, arm bool) (n node, r reply, err error) {
+	n, err = call(context.Background(), s, Request{Op: opNameWatch, Path: key.path}, func(*zk.Conn) (_ node, err error) {
+		r, err = s.ask(context.Background(), on, watchOps[key.kind], &wire.WatchRequest{Path: key.path, Watch: arm}, 0)
+		if err != nil && key.kind == watchMissing && errors.Is(err, zk.ErrNoNode) {
 			return node{}, nil
 		}
 		if err != nil {
 			return node{}, err
 		}
-		return nodeIn(w.key.kind, r.body)
+		return nodeIn(key.kind, r.body)
 	}, nil)
-	return n, order, err
+	return n, r, err
 }
 
 // nodeIn decodes what a watch of this kind reads.
@@ -314,6 +314,7 @@ func nodeIn(kind watchKind, body []byte) (n node, err error) {
 		err = wire.Unmarshal(body, &r)
 		n.children, stat = r.Children, r.Stat
 	case watchMissing:
+		err = wire.Unmarshal(body, &stat)
 		n.found = true
 	}
 	if err != nil { // the link has seen to it that the body can be decoded

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/random"
+	"github.com/zkrecipes/zkrecipes/internal/version"
 )
 
 // lookout finds out whether an armed watch has missed a change: servers since
@@ -94,9 +95,9 @@ func (w *watch) misses(now node) bool {
 // two reads of a znode that exists.
 func (k watchKind) changed(before, now *zk.Stat) bool {
 	if k == watchChildren {
-		return before.Pzxid != now.Pzxid || before.Cversion != now.Cversion || before.NumChildren != now.NumChildren
+		return version.CreatedOf(before) != version.CreatedOf(now) || before.Pzxid != now.Pzxid || before.Cversion != now.Cversion || before.NumChildren != now.NumChildren
 	}
-	return before.Mzxid != now.Mzxid
+	return version.Of(before) != version.Of(now)
 }
 
 // loseWatch fires a watch that the server may have used up, if nothing else has

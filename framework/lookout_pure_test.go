@@ -9,8 +9,12 @@ import (
 // What is new, and told: see node.equals.
 func TestWhatIsNew(t *testing.T) {
 	there := func(mzxid, pzxid int64, names ...string) node {
-		return node{found: true, stat: &zk.Stat{Mzxid: mzxid, Pzxid: pzxid}, children: names}
+		return node{found: true, stat: &zk.Stat{Czxid: 1, Mzxid: mzxid, Pzxid: pzxid}, children: names}
 	}
+	at := func(ctime int64) node { // in a rebuilt ensemble
+		return node{found: true, stat: &zk.Stat{Czxid: 1, Mzxid: 1, Pzxid: 1, Ctime: ctime, Mtime: ctime}}
+	}
+	own := func(mtime int64) node { return node{found: true, stat: &zk.Stat{Mzxid: mtime, Mtime: mtime}} }
 	missing := node{}
 	for name, test := range map[string]struct {
 		kind        watchKind
@@ -24,6 +28,10 @@ func TestWhatIsNew(t *testing.T) {
 		"other data":                           {watchData, there(1, 1), there(2, 1), false},
 		"the same children, in another order":  {watchChildren, there(1, 3, "a", "b"), there(2, 3, "b", "a"), true},
 		"the same names, but not the same":     {watchChildren, there(1, 3, "a"), there(1, 5, "a"), false},
+		"data of a znode made at another time": {watchData, there(1, 1), at(7), false},
+		"its children":                         {watchChildren, there(1, 1), at(7), false},
+		"a server's own znode":                 {watchData, own(1), own(2), true},
+		"another one's data":                   {watchData, own(1), node{found: true, data: []byte("b"), stat: &zk.Stat{}}, false},
 		"a member that has not counted an end": {watchChildren, there(1, 3, "a", "b"), there(1, 3, "a"), false},
 	} {
 		t.Run(name, func(t *testing.T) {

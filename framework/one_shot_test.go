@@ -39,7 +39,7 @@ func TestReadAllAndWatch(t *testing.T) {
 		found, err := framework.ReadAllAndWatch(t.Context(), s, "/lib/none", books...)
 		checkLibrary(t, books, found, err)
 		asked := ens.Requests()
-		if asked[testutil.OpGetData] != 12 || asked[testutil.OpGetChildren] != 3 || asked[testutil.OpExists] != 2 || len(asked) != 3 { // one is for the namespace
+		if asked[testutil.OpGetData] != 12 || asked[testutil.OpGetChildren2] != 3 || asked[testutil.OpExists] != 2 || len(asked) != 3 { // one is for the namespace
 			t.Errorf("asked: %v", asked)
 		}
 		if n := ens.WatchCount(); n != 13 { // not for the secret, nor for the list of what is missing

@@ -261,8 +261,11 @@ func (b *bulk) ask(chunk []int, many bool) error {
 	if many && !sizes.known(chunk, b.reads) {
 		size = mostAsked
 	}
-	if b.stats {
+	switch {
+	case b.stats:
 		name, op, size = opNameExists, wire.OpExists, statSize
+	case root != "" && first.Children:
+		op = wire.OpGetChildren2 // with a stat
 	}
 	r, err := call(ctx, s, Request{Op: name, Path: path, Operations: len(chunk)}, func(*zk.Conn) (reply, error) {
 		if root != "" {
@@ -277,9 +280,9 @@ func (b *bulk) ask(chunk []int, many bool) error {
 		err = wire.Unmarshal(r.body, &all)
 		found = all.Results
 	case err == nil && first.Children:
-		var list wire.ChildrenResponse
+		list := wire.ChildrenResponse{HasStat: op == wire.OpGetChildren2}
 		err = wire.Unmarshal(r.body, &list)
-		found = []wire.MultiResult{{Op: op, Children: list.Children}}
+		found = []wire.MultiResult{{Op: wire.OpGetChildren, Children: list.Children, Stat: list.Stat}}
 	case err == nil && b.stats:
 		var stat wire.Stat
 		err = wire.Unmarshal(r.body, &stat)
@@ -327,11 +330,11 @@ func resultOf(found *wire.MultiResult, r reply) ReadResult {
 	result := ReadResult{zxid: r.zxid, order: r.order}
 	switch found.Op {
 	case wire.OpGetData:
-		result.Data = slices.Clone(found.Data) // it is a part of the whole answer
-		stat := zk.Stat(found.Stat)
-		result.Stat = &stat
+		result.Data, result.Stat = slices.Clone(found.Data), (*zk.Stat)(&found.Stat) // the data are a part of the whole answer
 	case wire.OpGetChildren:
-		result.Children = found.Children
+		if result.Children = found.Children; found.Stat != (wire.Stat{}) {
+			result.Stat = (*zk.Stat)(&found.Stat)
+		}
 	default:
 		result.Err = errorOf(found.Err)
 	}

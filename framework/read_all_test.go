@@ -52,7 +52,7 @@ func checkLibrary(t *testing.T, reads []framework.Read, found []framework.ReadRe
 			t.Fatalf("%s: transaction %d in an answer at %d, place %d", reads[i].Path, r.Stat.Mzxid, zxid, order)
 		}
 	}
-	if list := found[n]; list.Err != nil || len(list.Children) != n+1 || list.Stat != nil || list.Data != nil {
+	if list := found[n]; list.Err != nil || len(list.Children) != n+1 || list.Data != nil {
 		t.Errorf("the list: %d names, %+v", len(list.Children), list)
 	}
 	if empty := found[n+1]; empty.Err != nil || len(empty.Children) != 0 {

@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -19,6 +21,12 @@ import (
 // of these watches were armed on the connection that has ended, so events tell
 // of what has changed up to it. What the session has seen since, also of later
 // transactions, says nothing of them.
+//
+// An ensemble that was restored from a backup may have the session, and have
+// lost that transaction. No event tells of what it has taken back. But its
+// leader has another epoch. So after a connect with another epoch the znode
+// that was written last is read: if it is as it was, so is what was read of the
+// others, or there is an event. If not, all of them are read again.
 
 // getAndWatch is GetAndWatch of package recipes/internal/privileged.
 func (s *Session) getAndWatch(path string) (data []byte, stat *zk.Stat, changed <-chan struct{}, resume func() (<-chan struct{}, bool), err error) {
@@ -81,7 +89,7 @@ func (w *watch) goOnLocked(on *link) bool {
 	h := &w.session.hub
 	h.fireLocked(w)
 	w.goesOnAs = h.newLocked(w.key)
-	w.goesOnAs.on, w.goesOnAs.mayGoOn, w.goesOnAs.node = on, true, w.node
+	w.goesOnAs.on, w.goesOnAs.mayGoOn, w.goesOnAs.node, w.goesOnAs.zxid = on, true, w.node, w.zxid
 	w.goesOnAs.lookout.checked = w.lookout.checked
 	return true
 }
@@ -94,7 +102,10 @@ func (s *session) goOn(on *link, all []*watch, since int64) {
 	for i, w := range all {
 		keys[i] = w.key
 	}
-	_, unset, _ := s.setWatches(context.Background(), on, since, keys)
+	armed, unset, _ := s.setWatches(context.Background(), on, since, keys)
+	if len(unset) < len(keys) && !s.sameHistory(on, armed.zxid, all) {
+		unset = keys
+	}
 	isUnset := make(map[watchKey]bool)
 	for _, key := range unset {
 		isUnset[key] = true
@@ -107,12 +118,23 @@ func (s *session) goOn(on *link, all []*watch, since int64) {
 		}
 		h := &s.hub
 		h.mu.Lock()
-		w.resumed = true
+		w.resumed, w.zxid = true, armed.zxid
 		h.mu.Unlock()
 		close(w.ready)
 		h.noteArmed(w, 1) // an event that has fired it is of a change that came before it was armed, or has used it up
 	}
 	s.armEach(on, toRead)
+}
+
+// sameHistory reports whether what was read before, by servers with other
+// epochs than that of zxid, has happened in the history that on leads to.
+func (s *session) sameHistory(on *link, zxid int64, all []*watch) bool {
+	if !slices.ContainsFunc(all, func(w *watch) bool { return version.Epoch(w.zxid) != version.Epoch(zxid) }) {
+		return true
+	}
+	last := slices.MaxFunc(all, func(a, b *watch) int { return cmp.Compare(a.node.stat.Mzxid, b.node.stat.Mzxid) })
+	now, _, err := s.readUnder(watchKey{watchMissing, last.key.path}, on, false)
+	return err == nil && now.found && version.Of(now.stat) == version.Of(last.node.stat)
 }
 
 // mostSet is about how many bytes of paths are named by one setWatches.

@@ -59,11 +59,12 @@ func TestAPauseEndsEarly(t *testing.T) {
 		s       *framework.Session
 		network *testutil.ClientNet
 		cancel  func()
+		made    *zk.Stat
 	}
 	for op, do := range map[string]func(ctx context.Context, w world) error{
 		"get":           func(ctx context.Context, w world) error { return second(w.s.Get(ctx, "/")) },
 		"of the client": func(ctx context.Context, w world) error { return second(w.c.Get(ctx, "/")) },
-		"delete":        func(ctx context.Context, w world) error { return w.s.DeleteCreated(ctx, "/a", 2) },
+		"delete":        func(ctx context.Context, w world) error { return w.s.DeleteCreated(ctx, "/a", w.made) },
 	} {
 		for name, end := range map[string]struct {
 			end   func(w world)
@@ -86,11 +87,12 @@ func TestAPauseEndsEarly(t *testing.T) {
 						defer c.Close()
 						must(t, c.WaitConnected(t.Context()))
 						ctx, cancel := context.WithCancel(t.Context())
-						w := world{c, session(t, c), ens.ClientNet("pausing"), cancel}
+						w := world{c, session(t, c), ens.ClientNet("pausing"), cancel, nil}
 						defer w.network.Heal()
 						holdUntilLost(t, w.s)
 						_, err = c.Create(ctx, "/a", nil, 0)
 						must(t, err)
+						w.made = created(t, ens, "/a")
 						if !connected {
 							w.network.Cut()
 							w.network.Drop()

@@ -163,8 +163,8 @@ func (s *Session) Delete(ctx context.Context, path string, version int32) error 
 }
 
 // DeleteCreated is Client.DeleteCreated in this session.
-func (s *Session) DeleteCreated(ctx context.Context, path string, czxid int64) error {
-	return s.scope().deleteCreated(ctx, path, czxid)
+func (s *Session) DeleteCreated(ctx context.Context, path string, created *zk.Stat) error {
+	return s.scope().deleteCreated(ctx, path, created)
 }
 
 // Discard deletes the znode at path in the background. It returns at once, with

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/version"
 )
 
 // A client that sweeps looks at each directory once in every idle. Two looks in
@@ -37,10 +38,10 @@ type sweeper struct {
 
 // sweptDir is a directory that may be empty.
 type sweptDir struct {
-	notes  int      // how often it was noted
-	made   bool     // by this client
-	czxid  int64    // of what it has made; 0: no look has shown it yet
-	looked *zk.Stat // what the last look has shown, if it was empty
+	notes  int             // how often it was noted
+	made   bool            // by this client
+	znode  version.Created // what it has made; zero: no look has shown it yet
+	looked *zk.Stat        // what the last look has shown, if it was empty
 }
 
 // noteUsed remembers a directory that the client has made or uses.
@@ -58,7 +59,7 @@ func (c *core) noteUsed(full string, made bool) {
 	}
 	d.notes++
 	if made {
-		d.made, d.czxid = true, 0
+		d.made, d.znode = true, version.Created{}
 	}
 }
 
@@ -114,7 +115,7 @@ func (c *core) sweepDir(full string, d *sweptDir) bool {
 	if d.notes != before.notes {
 		return true // somebody may have made it since
 	}
-	d.czxid = now.czxid
+	d.znode = now.znode
 	if done {
 		delete(w.dirs, full)
 	}
@@ -124,10 +125,10 @@ func (c *core) sweepDir(full string, d *sweptDir) bool {
 // isOurs reports whether the znode is the one that this client has made. If
 // none was seen yet, it is.
 func (d *sweptDir) isOurs(stat *zk.Stat) bool {
-	if d.made && d.czxid == 0 {
-		d.czxid = stat.Czxid
+	if d.made && d.znode == (version.Created{}) {
+		d.znode = version.CreatedOf(stat)
 	}
-	return d.made && d.czxid == stat.Czxid
+	return d.made && d.znode == version.CreatedOf(stat)
 }
 
 // wouldMake reports whether the client would make a directory as it is.
@@ -138,7 +139,7 @@ func (c *core) wouldMake(stat *zk.Stat, acl []zk.ACL) bool {
 // isEmptySince reports whether a directory that is empty was so at the last
 // look, and nothing was created in it since.
 func (d *sweptDir) isEmptySince(stat *zk.Stat) bool {
-	return d.looked != nil && d.looked.Czxid == stat.Czxid && d.looked.Cversion == stat.Cversion
+	return d.looked != nil && version.CreatedOf(d.looked) == version.CreatedOf(stat) && d.looked.Cversion == stat.Cversion
 }
 
 // deleteEmpty deletes a directory if nothing was created in it since the look.

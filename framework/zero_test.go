@@ -99,6 +99,8 @@ func plausible(t *testing.T, method string, at int, in reflect.Type) reflect.Val
 		return reflect.ValueOf(func(framework.StateChange) {})
 	case reflect.TypeFor[func([]byte, *zk.Stat) ([]byte, error)]():
 		return reflect.ValueOf(func(old []byte, _ *zk.Stat) ([]byte, error) { return old, nil })
+	case reflect.TypeFor[*zk.Stat]():
+		return reflect.ValueOf(&zk.Stat{})
 	case reflect.TypeFor[framework.ProtectedBatch]():
 		return reflect.ValueOf(framework.ProtectedBatch{Dir: "/a", Name: "b-", N: 1})
 	}

@@ -116,6 +116,9 @@ func (m *member) bootLocked() {
 	m.touched = map[int64]int32{}
 	m.dataWatches, m.childWatches = newWatchTable(), newWatchTable()
 	m.booted, m.traffic = time.Now(), traffic{}
+	if len(m.e.members) > 1 { // each member writes it by itself
+		m.tree.nodes["/zookeeper/config"].stat.Mtime = m.booted.UnixMilli()
+	}
 }
 
 // lookLocked makes the member leave its leader, or its leadership: it drops its

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
@@ -65,7 +66,7 @@ func (b *Barrier) Remove(ctx context.Context) error {
 		var found bool
 		var stat *zk.Stat
 		if found, stat, err = b.client.Exists(ctx, b.path); found && err == nil {
-			err = b.client.DeleteCreated(ctx, b.path, stat.Czxid)
+			err = b.client.DeleteCreated(ctx, b.path, stat)
 		}
 	}
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -87,12 +88,12 @@ func (b *Barrier) Wait(ctx context.Context) error {
 		return errZero
 	}
 	err := b.client.Sync(ctx, b.path) // the member may be behind
-	for czxid := int64(0); err == nil; {
+	for seen := (version.Created{}); err == nil; {
 		var sess *framework.Session
 		if sess, err = b.client.AwaitSession(ctx); err != nil {
 			break
 		}
-		if err = b.waitIn(ctx, sess, &czxid); err == nil {
+		if err = b.waitIn(ctx, sess, &seen); err == nil {
 			return nil
 		}
 		if ctx.Err() == nil && sess.Err() != nil {
@@ -102,9 +103,9 @@ func (b *Barrier) Wait(ctx context.Context) error {
 	return failed(ctx, "wait for", b.path, err)
 }
 
-// waitIn waits in one session. czxid is that of the barrier, 0 if it was not
+// waitIn waits in one session. seen is the barrier's znode, zero if none was
 // seen yet.
-func (b *Barrier) waitIn(ctx context.Context, sess *framework.Session, czxid *int64) error {
+func (b *Barrier) waitIn(ctx context.Context, sess *framework.Session, seen *version.Created) error {
 	var patience recheck.Patience
 	for {
 		_, stat, changed, err := sess.GetAndWatch(ctx, b.path)
@@ -114,10 +115,11 @@ func (b *Barrier) waitIn(ctx context.Context, sess *framework.Session, czxid *in
 		if err != nil {
 			return err
 		}
-		if *czxid != 0 && *czxid != stat.Czxid {
+		now := version.CreatedOf(stat)
+		if *seen != (version.Created{}) && *seen != now {
 			return nil
 		}
-		*czxid = stat.Czxid
+		*seen = now
 		err = recheck.Wait(ctx, sess, func() (bool, error) { return true, patience.Look(ctx, sess, b.path) }, changed)
 		sess.Unwatch(changed)
 		if err != nil {

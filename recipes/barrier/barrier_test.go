@@ -227,3 +227,22 @@ func TestBarrierUnderEveryFault(t *testing.T) {
 		must(t, bubble.Await(t, "Wait", result))
 	})
 }
+
+// The barrier that a Wait has seen is gone when the ensemble is rebuilt, also
+// if another one has the same czxid there.
+func TestWaitInARebuiltEnsemble(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		script := bubble.Tree(t, "/app", "", path, "")
+		w.Provision(script)
+		c := w.Connect("waiter")
+		result, before := waiting(t.Context(), simple(t, c)), w.SessionID(c)
+		pending(t, result)
+		w.Rebuild(script, "waiter")
+		w.AwaitNext(c, before)
+		waited(t, result)
+		again := waiting(t.Context(), simple(t, c))
+		pending(t, again)
+		must(t, simple(t, c).Remove(t.Context()))
+		waited(t, again)
+	})
+}

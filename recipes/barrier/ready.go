@@ -12,6 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/random"
+	"github.com/zkrecipes/zkrecipes/internal/version"
 )
 
 // This file tells the ready of a round that goes on from one that was left
@@ -148,7 +149,7 @@ func (d *Double) remover(ctx context.Context, sess *framework.Session, ready *zk
 		return nil, errAgain
 	case err != nil:
 		return nil, err
-	case stat.Czxid != ready.Czxid:
+	case version.CreatedOf(stat) != version.CreatedOf(ready):
 		return nil, errAgain
 	}
 	d.client.Logger().Info("removing the ready znode of a round that has crashed", zap.String("path", d.client.Resolve(d.path)), zap.String("label", d.cfg.label))

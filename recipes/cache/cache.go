@@ -40,11 +40,12 @@ type Cache struct {
 	status    Status
 	watch     *watch // nil, or what marks come from
 	marks     marks
-	look      bool // the root has to be read, for a greater Zxid
-	reading   bool // a round is under way
-	begun     int  // rounds
-	ended     int  // the last round that was shown
-	read      int  // znodes that were read in the last round
+	look      bool  // the root has to be read, for a greater Zxid
+	reading   bool  // a round is under way
+	begun     int   // rounds
+	ended     int   // the last round that was shown
+	shownIn   int64 // the session in which that was read
+	read      int   // znodes that were read in the last round
 }
 
 // New returns a cache of the znode at path, which need not exist, and of all
@@ -152,14 +153,23 @@ func (c *Cache) Fresh(ctx context.Context) (View, error) {
 
 // Reach returns a view whose Zxid is at least zxid. With the Mzxid of the Stat
 // that a Set of this client has returned, the view shows that Set. It costs
-// nothing if the view is already there, and otherwise a sync and a read at
-// least, which are repeated with growing pauses until it is. It fails as Fresh
-// does.
+// nothing if the view is already there and was read in the present session, and
+// otherwise a sync and a read at least, which are repeated with growing pauses
+// until it is. It fails as Fresh does.
+//
+// After the ensemble was rebuilt, zxids of before mean nothing: Reach may wait
+// for one until ctx ends.
 func (c *Cache) Reach(ctx context.Context, zxid int64) (View, error) {
 	for pause := firstPause; ; pause = min(2*pause, time.Second) {
+		reached := false
+		in := c.session()
+		reachedLocked := func() bool {
+			reached = c.view.zxid >= zxid && (in == 0 || in == c.shownIn)
+			return reached
+		}
 		// What is under way may be enough.
-		view, err := c.wait(ctx, func() bool { return c.view.zxid >= zxid || c.idleLocked() })
-		if err != nil || view.zxid >= zxid {
+		view, err := c.wait(ctx, func() bool { return reachedLocked() || c.idleLocked() })
+		if err != nil || reached {
 			return view, err
 		}
 		if _, err := c.sync(ctx); err != nil {
@@ -170,8 +180,8 @@ func (c *Cache) Reach(ctx context.Context, zxid int64) (View, error) {
 		c.look = true
 		c.mu.Unlock()
 		c.wake()
-		view, err = c.wait(ctx, func() bool { return c.view.zxid >= zxid || c.ended > begun })
-		if err != nil || view.zxid >= zxid {
+		view, err = c.wait(ctx, func() bool { return reachedLocked() || c.ended > begun })
+		if err != nil || reached {
 			return view, err
 		}
 		select {
@@ -180,6 +190,17 @@ func (c *Cache) Reach(ctx context.Context, zxid int64) (View, error) {
 		case <-c.life.Done():
 		}
 	}
+}
+
+// session returns the present session, 0 if there is none: the one of a write
+// whose answer the caller has, or a later one.
+func (c *Cache) session() int64 {
+	if c.client != nil {
+		if s, err := c.client.Session(); err == nil {
+			return s.ID()
+		}
+	}
+	return 0
 }
 
 // sync makes a server apply all that was committed, and returns the session in

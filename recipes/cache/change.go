@@ -57,7 +57,7 @@ func changes(old, now View) []Change {
 			rest = append(rest, Change{Kind: Added, New: now})
 		case now == nil:
 			removed = append(removed, Change{Kind: Removed, Old: old})
-		case old.Stat.Czxid != now.Stat.Czxid:
+		case old.Stat.version().Created != now.Stat.version().Created:
 			removed = append(removed, Change{Kind: Removed, Old: old})
 			rest = append(rest, Change{Kind: Added, New: now})
 		case !old.is(now):

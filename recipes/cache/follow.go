@@ -291,6 +291,8 @@ func (c *Cache) readMarks(w *watch, again []string) error {
 	switch {
 	case errors.Is(err, errTooMuch):
 		return c.walk(w, framework.ReadSize)
+	case errors.Is(err, errAnotherHistory):
+		return c.walk(w, framework.ReadReconnect)
 	case err != nil: // the next connection may go on
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -349,7 +351,11 @@ func (c *Cache) showLocked(r *round) error {
 		return errNotWatching // events may be missing
 	}
 	c.ended, c.latest = c.begun, r.answers[len(r.answers)-1]
-	c.view = View{tree: r.tree, zxid: max(c.view.zxid, r.zxid(c.marks.first()))}
+	zxid := r.zxid(c.marks.first())
+	if c.shownIn == r.w.id { // in another session it may fall: the history may be another one
+		zxid = max(zxid, c.view.zxid)
+	}
+	c.view, c.shownIn = View{tree: r.tree, zxid: zxid}, r.w.id
 	c.armed = c.armed.after(r)
 	c.hidden, c.status.Unreadable = r.hidden, int(r.hidden.len())
 	if !c.marks.empty() {

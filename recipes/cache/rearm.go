@@ -5,7 +5,10 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
@@ -16,6 +19,11 @@ import (
 // recheck. So what was read again after the others is named by requests of its
 // own.
 //
+// An ensemble that was restored from a backup may have the session, and names
+// nothing of what the restore has taken back. Its leader has another epoch. So
+// after a connect with another epoch the witness is read: if it is as it was,
+// all that was read has happened in this history.
+//
 // Servers before 3.6 may forget that a list has changed when a child has ended
 // with its session. That does no harm: each child that is shown has a watch of
 // its own, and is missing then.
@@ -23,6 +31,45 @@ type armed struct {
 	in    int64 // the session in which all that is shown was watched; 0: none
 	since int64 // the transaction
 	later map[framework.Read]int64
+	// latest shows the latest transaction of which anything was seen.
+	latest witness
+}
+
+// witness is a znode that shows that a transaction has happened: it was written
+// then, or the list of its children has changed.
+type witness struct {
+	path string
+	zxid int64
+}
+
+// or returns the later one of the witness and what a read of a znode shows.
+func (w witness) or(path string, s *zk.Stat) witness {
+	if z := written(s); z > w.zxid {
+		return witness{path, z}
+	}
+	return w
+}
+
+// written returns the latest transaction that a stat shows. The servers' own
+// znodes have one of each member.
+func written(s *zk.Stat) int64 {
+	switch {
+	case s == nil:
+		return 0
+	case s.Czxid == 0:
+		return s.Pzxid
+	}
+	return max(s.Mzxid, s.Pzxid)
+}
+
+// holds reports whether the transaction has happened in the history that a
+// session sees now.
+func (c *Cache) holds(w *watch, latest witness) (bool, error) {
+	found, err := privileged.Framework.StatAll(c.life, w.session, framework.Read{Path: latest.path})
+	if err != nil {
+		return false, err
+	}
+	return found[0].Err == nil && written(found[0].Stat) == latest.zxid, nil
 }
 
 // mostParts is about how many requests name what was read again. If it was read
@@ -35,11 +82,12 @@ func (a armed) after(r *round) armed {
 	case !r.w.oneShot:
 		return armed{}
 	case r.whole:
-		return armed{in: r.w.id, since: r.answers[len(r.answers)-1].zxid}
+		return armed{in: r.w.id, since: r.answers[len(r.answers)-1].zxid, latest: r.latest}
 	case a.later == nil, len(a.later) > mostMarks: // to name an earlier transaction does no harm
 		a.later = make(map[framework.Read]int64)
 	}
 	maps.Copy(a.later, r.done)
+	a.latest = r.latest
 	return a
 }
 
@@ -117,6 +165,13 @@ func (c *Cache) rearm(w *watch) error {
 		}
 		later = later[n:]
 	}
-	c.armed, c.latest = armed{in: w.id, since: last.zxid}, last
+	if version.Epoch(last.zxid) != version.Epoch(c.latest.zxid) {
+		if same, err := c.holds(w, c.armed.latest); err != nil {
+			return err
+		} else if !same {
+			return c.walk(w, framework.ReadReconnect)
+		}
+	}
+	c.armed, c.latest = armed{in: w.id, since: last.zxid, latest: c.armed.latest}, last
 	return c.readMarks(w, nil)
 }

@@ -42,11 +42,17 @@ type round struct {
 	at      int                         // how many reads a call has
 	done    map[framework.Read]int64    // what was read, and as of which transaction; nil if whole
 	answers []answer
+	latest  witness
 }
 
 // errTooMuch is the error of a round that is no walk. What it has not read yet
 // may be gone: a walk knows.
 var errTooMuch = errors.New("more bytes than WithMaxBytes allows")
+
+// errAnotherHistory is the error of a round that is no walk, and has found a
+// znode as it was before the state that is shown: the ensemble was replaced,
+// and nothing that was read before can be relied on.
+var errAnotherHistory = errors.New("a znode has gone back to an earlier state")
 
 // answer is a place in the order of events and answers, with the transaction
 // that the server had applied.
@@ -68,7 +74,7 @@ func (c *Cache) newRound(w *watch, reason framework.CacheReadReason) *round {
 	if !r.whole {
 		r.hidden, r.asked = c.hidden, map[framework.Read]struct{}{}
 		r.done = map[framework.Read]int64{}
-		r.answers = []answer{c.latest}
+		r.answers, r.latest = []answer{c.latest}, c.armed.latest
 	}
 	c.round = r
 	return r
@@ -128,7 +134,7 @@ func (r *round) read(reads []framework.Read) ([]framework.ReadResult, error) {
 	for i, found := range stats {
 		if found.Err == nil {
 			n := r.held(large[i].Path)
-			if !n.is(&Node{Stat: statOf(found.Stat)}) {
+			if n.Stat.version() != statOf(found.Stat).version() {
 				continue
 			}
 			found.Data = n.Data
@@ -178,6 +184,7 @@ func (r *round) take(reads []framework.Read, results []framework.ReadResult) err
 		if r.done != nil {
 			r.done[reads[i]] = places[i].zxid
 		}
+		r.latest = r.latest.or(reads[i].Path, results[i].Stat)
 		if err := r.apply(reads[i], results[i], places[i].order); err != nil {
 			return err
 		}
@@ -217,24 +224,26 @@ func (r *round) apply(read framework.Read, found framework.ReadResult, order uin
 		if r.hidden.get(path) != nil {
 			r.hidden = r.hidden.without(path)
 		}
-		r.get(path, found, order, changed)
+		return r.get(path, found, order, changed)
 	}
 	return nil
 }
 
 // get applies the answer to a get.
-func (r *round) get(path string, found framework.ReadResult, order uint64, changed bool) {
+func (r *round) get(path string, found framework.ReadResult, order uint64, changed bool) error {
 	if above := parent(path); path != r.c.root && r.held(above) == nil {
 		// It was created, or is filtered out, or may not be read.
 		r.c.mark(above, order)
-		return
+		return nil
 	}
 	if r.c.cfg.noData {
 		found.Data = nil
 	}
 	held, now := r.held(path), newNode(path, found.Data, statOf(found.Stat))
-	another := held == nil || held.Stat.Czxid != now.Stat.Czxid
+	another := held == nil || held.Stat.version().Created != now.Stat.version().Created
 	switch {
+	case !r.whole && held != nil && now.Stat.version().IsBefore(held.Stat.version()):
+		return errAnotherHistory
 	case held == nil:
 		r.put(now)
 	case another:
@@ -242,14 +251,14 @@ func (r *round) get(path string, found framework.ReadResult, order uint64, chang
 		r.put(now)
 	case !held.is(now):
 		r.put(now)
-	case changed && !r.whole:
+	case changed && !r.whole && held.Stat == now.Stat:
 		privileged.Framework.DistrustTrees(r.c.client, "an event of "+r.c.client.Resolve(path)+", which has not changed")
 	}
 	if r.whole {
 		r.count(r.held(path))
 	}
 	if depth(r.c.root, path) == r.c.cfg.depth {
-		return
+		return nil
 	}
 	n := int(found.Stat.NumChildren)
 	if n == 0 && !another {
@@ -258,6 +267,7 @@ func (r *round) get(path string, found framework.ReadResult, order uint64, chang
 	if (n > 0 || r.w.oneShot) && (another || r.whole || r.reason == framework.ReadRecheck && n != r.children(path)) {
 		r.ask(framework.Read{Path: path, Children: true})
 	}
+	return nil
 }
 
 // list applies the answer to a list.
@@ -358,10 +368,11 @@ func (r *round) children(path string) (n int) {
 // changes as well. This round has asked for all that was marked when it began,
 // and no event from before that answer came later. So whatever is not settled
 // now came after it. A walk does not count it: it may be of another session,
-// in which the order has begun anew.
+// in which the order has begun anew. It does not need it: all of its reads come
+// after its first answer, and after the events before that.
 func (r *round) zxid(first uint64) (zxid int64) {
-	for _, a := range r.answers {
-		if first == 0 || a.order < first {
+	for i, a := range r.answers {
+		if first == 0 || a.order < first || r.whole && i == 0 {
 			zxid = max(zxid, a.zxid)
 		}
 	}

@@ -860,7 +860,7 @@ func TestCostOfOneShotWatches(t *testing.T) {
 			t.Helper()
 			count := func() int {
 				requests := w.Requests()
-				return requests[testutil.OpGetData] + requests[testutil.OpGetChildren] + requests[testutil.OpExists] + requests[testutil.OpMultiRead]
+				return requests[testutil.OpGetData] + requests[testutil.OpGetChildren2] + requests[testutil.OpExists] + requests[testutil.OpMultiRead]
 			}
 			before := count()
 			do()
@@ -874,7 +874,7 @@ func TestCostOfOneShotWatches(t *testing.T) {
 		cost("an idle minute", 0, func() { time.Sleep(time.Minute) })
 		cost("a change", 1, func() { set(t, other, root+"/dir-000/znode-000000", "1") })
 		cost("a create", 3, func() { create(t, other, root+"/dir-000/new", "") })
-		cost("a delete", 1, func() { remove(t, other, root+"/dir-000/new") })
+		cost("a delete", 1, func() { removeLeaf(t, other, root+"/dir-000/new") })
 		shows(t, w, k)
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"iter"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/version"
 )
 
 // Node is a znode, in a state that it had.
@@ -40,11 +42,13 @@ func (n *Node) bytes() int64 {
 	return (overhead + int64(len(n.Path)) + int64(cap(n.Data)) + unit - 1) / unit * unit
 }
 
-// is reports whether n and o are one znode in one state. The version does not
-// say so: it begins at 0 again when a path is created again.
-func (n *Node) is(o *Node) bool {
-	return n.Stat.Czxid == o.Stat.Czxid && n.Stat.Mzxid == o.Stat.Mzxid
+// version returns which data the stat is of.
+func (s Stat) version() version.Version {
+	return version.Version{Created: version.Created{Czxid: s.Czxid, Ctime: s.Ctime}, Mzxid: s.Mzxid, Mtime: s.Mtime}
 }
+
+// is reports whether n and o are one znode in one state.
+func (n *Node) is(o *Node) bool { return n.Stat.version().Is(o.Stat.version(), n.Data, o.Data) }
 
 // View is what a cache showed at some time. It never changes, and costs nothing
 // to take or to keep, except the memory of znodes that have changed since. The
@@ -92,5 +96,6 @@ func (v View) All() iter.Seq[Node] {
 func (v View) Len() int { return int(v.tree.len()) }
 
 // Zxid returns the transaction up to which the view shows every change; 0 if
-// nothing was shown yet.
+// nothing was shown yet. It falls only if another session sees an earlier one,
+// as after the ensemble was rebuilt.
 func (v View) Zxid() int64 { return v.zxid }

@@ -87,6 +87,12 @@ func remove(t bubble.T, c *framework.Client, path string) {
 	for _, name := range names {
 		remove(t, c, path+"/"+name)
 	}
+	removeLeaf(t, c, path)
+}
+
+// removeLeaf removes a znode without children. It lists nothing.
+func removeLeaf(t bubble.T, c *framework.Client, path string) {
+	t.Helper()
 	if err := c.Delete(context.Background(), path, -1); err != nil {
 		t.Fatal(err)
 	}

@@ -781,3 +781,33 @@ func TestACallerLeavesAtAnyTime(t *testing.T) {
 		})
 	}
 }
+
+// The ensemble is rebuilt by the same script, with another value.
+func TestListenInARebuiltEnsemble(t *testing.T) {
+	for when, others := range bubble.Rebuilt {
+		t.Run(when, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				script := func(others int, value byte) func(c *framework.Client) {
+					return func(c *framework.Client) {
+						bubble.Padding(t, others)(c)
+						bubble.Tree(t, "/ids", "", path, string([]byte{7: value}))(c)
+					}
+				}
+				w.Provision(script(10, 7))
+				values := make(chan int64, 10)
+				_, err := newCounter(t, w.Connect("listener")).Listen(t.Context(), func(value int64, err error) {
+					must(t, err)
+					values <- value
+				})
+				must(t, err)
+				if got := bubble.Await(t, "the value", values); got != 7 {
+					t.Errorf("%d", got)
+				}
+				w.Rebuild(script(others, 3), "listener")
+				if got := bubble.Await(t, "the new value", values); got != 3 {
+					t.Errorf("%d", got)
+				}
+			})
+		})
+	}
+}

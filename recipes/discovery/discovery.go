@@ -14,6 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
+	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
@@ -125,9 +126,9 @@ func (d *Discovery[T]) children(ctx context.Context, path string) ([]string, err
 
 // entry is one state of a child of a service.
 type entry[T any] struct {
-	path         string
-	data         []byte
-	czxid, mzxid int64
+	path    string
+	data    []byte
+	version version.Version
 
 	once     sync.Once     // begins to decode
 	decoded  chan struct{} // closed: what follows is set

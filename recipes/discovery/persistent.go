@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
@@ -18,9 +19,9 @@ import (
 
 // persistent is the znode of an instance that no session owns.
 type persistent struct {
-	client *framework.Client
-	path   string
-	czxid  int64
+	client  *framework.Client
+	path    string
+	created *zk.Stat
 
 	mu    sync.Mutex // guards what follows
 	state presence.State
@@ -69,7 +70,7 @@ func (d *Discovery[T]) createPersistent(ctx context.Context, path string, instan
 	case err != nil:
 		return nil, err
 	}
-	return &persistent{client: d.client, path: path, czxid: stat.Czxid, state: presence.Standing, since: time.Now()}, nil
+	return &persistent{client: d.client, path: path, created: stat, state: presence.Standing, since: time.Now()}, nil
 }
 
 // mostMissing is how often in a row the directory may vanish before its first
@@ -92,7 +93,7 @@ func (d *Discovery[T]) isEqual(data []byte, instance Instance[T]) bool {
 func (p *persistent) set(ctx context.Context, data []byte) error {
 	for {
 		_, err := p.client.Update(ctx, p.path, func(_ []byte, stat *zk.Stat) ([]byte, error) {
-			if stat.Czxid != p.czxid {
+			if version.CreatedOf(stat) != version.CreatedOf(p.created) {
 				return nil, fmt.Errorf("%w: it was deleted and created again", zk.ErrNoNode)
 			}
 			return data, nil
@@ -104,7 +105,7 @@ func (p *persistent) set(ctx context.Context, data []byte) error {
 }
 
 func (p *persistent) close(ctx context.Context) error {
-	err := p.client.DeleteCreated(ctx, p.path, p.czxid)
+	err := p.client.DeleteCreated(ctx, p.path, p.created)
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return err
 	}

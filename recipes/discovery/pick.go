@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/random"
+	"github.com/zkrecipes/zkrecipes/internal/version"
 )
 
 // ErrNoInstance is returned by Pick if there is no instance that is not
@@ -103,11 +104,11 @@ func byID[T any](a, b *entry[T]) int {
 
 // znode is one, and not another that is created at its path later.
 type znode struct {
-	path  string
-	czxid int64
+	path string
+	version.Created
 }
 
-func (e *entry[T]) znode() znode { return znode{e.path, e.czxid} }
+func (e *entry[T]) znode() znode { return znode{e.path, e.version.Created} }
 
 // failure is what is known of an instance that has failed.
 type failure struct{ last, until time.Time }

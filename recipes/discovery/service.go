@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
 )
 
@@ -199,12 +200,16 @@ func (s *Service[T]) next(before *shown[T], view cache.View) *shown[T] {
 		if before != nil {
 			e = before.entries[n.Path]
 		}
-		if e == nil || e.czxid != n.Stat.Czxid || e.mzxid != n.Stat.Mzxid {
-			e = &entry[T]{path: n.Path, data: n.Data, czxid: n.Stat.Czxid, mzxid: n.Stat.Mzxid}
+		if v := versionOf(n); e == nil || !e.version.Is(v, e.data, n.Data) {
+			e = &entry[T]{path: n.Path, data: n.Data, version: v}
 		}
 		now.entries[n.Path] = e
 	}
 	return now
+}
+
+func versionOf(n cache.Node) version.Version {
+	return version.Version{Created: version.Created{Czxid: n.Stat.Czxid, Ctime: n.Stat.Ctime}, Mzxid: n.Stat.Mzxid, Mtime: n.Stat.Mtime}
 }
 
 // same reports whether two show the same znodes in the same states.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 	"github.com/zkrecipes/zkrecipes/retry"
@@ -30,7 +31,8 @@ type life struct {
 	in      int64           // the session that the znode stood in, 0 once it is known to be gone, or a delete of ours may have removed it
 	gone    bool            // somebody has deleted the znode, and the Node yields
 	stood   time.Time       // when the znode began to stand last
-	blocker int64           // the czxid of a znode in the way that was changed, but not deleted
+	version version.Version // of the znode in that session, as it was seen last
+	blocker version.Created // a znode in the way that was changed, but not deleted
 	refused backoff.BackOff // pauses after refusals, one after the other
 	unclear backoff.BackOff // pauses after lost answers, one after the other
 	removed backoff.BackOff // pauses after the znode was deleted or replaced
@@ -277,6 +279,7 @@ func (n *Node) look(sess *framework.Session, path string) (again bool) {
 		n.fail(sess, nil, err)
 		return false
 	case z.stat.EphemeralOwner == sess.ID():
+		n.noteVersion(sess, z.stat)
 		return n.attend(sess, &z)
 	case n.cfg.yield && n.life.in == sess.ID(): // ours was deleted before this one was made
 		n.onMissing(sess)
@@ -317,9 +320,20 @@ func (n *Node) wait(sess *framework.Session, z znode) (again bool) {
 	}
 	// It was deleted, most likely. One that is changed often is not worth a
 	// refused create each time.
-	again = n.life.blocker == z.stat.Czxid
-	n.life.blocker = z.stat.Czxid
+	blocker := version.CreatedOf(z.stat)
+	again = n.life.blocker == blocker
+	n.life.blocker = blocker
 	return again
+}
+
+// noteVersion notes what the znode is. If it has gone back to an earlier state,
+// the ensemble was restored from a backup, and the data are set again.
+func (n *Node) noteVersion(sess *framework.Session, stat *zk.Stat) {
+	now := version.Of(stat)
+	if n.life.in == sess.ID() && now.IsBefore(n.life.version) {
+		n.setAgain()
+	}
+	n.life.version = now
 }
 
 // attend returns when the znode may not stand any longer, or must not. It
@@ -359,6 +373,7 @@ func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
 			switch {
 			case err == nil:
 				if stat.EphemeralOwner == sess.ID() {
+					n.noteVersion(sess, stat)
 					n.accept(set, data)
 				}
 				return true
@@ -378,7 +393,7 @@ func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
 		read = false
 		if time.Since(checked) >= interval && sess.Connected() {
 			found, now, err := sess.Exists(background, z.path)
-			if err == nil && (!found || now.EphemeralOwner != sess.ID() || now.Mzxid != z.stat.Mzxid) {
+			if err == nil && (!found || now.EphemeralOwner != sess.ID() || version.Of(now) != version.Of(z.stat)) {
 				return true
 			}
 			_ = n.closeEarlier(sess.ID())

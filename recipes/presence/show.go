@@ -118,6 +118,13 @@ func (n *Node) pending() (data []byte, set uint64, ok bool) {
 	return n.data, n.sets, n.sets > max(n.accepted, n.refusedTo)
 }
 
+// setAgain makes the data wanted as by another Set.
+func (n *Node) setAgain() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.sets++
+}
+
 // accept notes that the ensemble has the data of a Set.
 func (n *Node) accept(set uint64, data []byte) {
 	n.mu.Lock()

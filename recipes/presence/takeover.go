@@ -8,6 +8,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
+	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
@@ -48,7 +49,7 @@ func (n *Node) replace(sess *framework.Session, z znode) (again bool) {
 	case err != nil:
 		n.fail(sess, z.changed, err)
 		return true
-	case !found || stat.Mzxid != z.stat.Mzxid:
+	case !found || version.Of(stat) != version.Of(z.stat):
 		return true
 	}
 	data, set := n.wanted()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 )
@@ -30,7 +31,7 @@ func (s *Semaphore) limit(ctx context.Context, r bridge.Reader) (n int, while an
 	}
 	if stat.DataLength == 0 {
 		record := &zk.SetDataRequest{Path: s.path, Data: []byte(strconv.Itoa(n)), Version: stat.Version}
-		return n, record, func() { s.agreed.Store(stat.Czxid) }, nil
+		return n, record, func() { s.agreeOn(stat) }, nil
 	}
 	return n, &zk.CheckVersionRequest{Path: s.path, Version: stat.Version}, nil, nil
 }
@@ -43,7 +44,7 @@ func (s *Semaphore) agree(ctx context.Context, r bridge.Reader) (n int, stat *zk
 	if err != nil {
 		return 0, nil, err
 	}
-	agreed := stat.Czxid == s.agreed.Load()
+	agreed := version.CreatedOf(stat) == *s.agreed.Load()
 	if !agreed || stat.Pzxid != s.seen.Load() {
 		if err := s.checkLayout(ctx, r); err != nil {
 			return 0, nil, err
@@ -56,9 +57,15 @@ func (s *Semaphore) agree(ctx context.Context, r bridge.Reader) (n int, stat *zk
 		return 0, nil, fmt.Errorf("%w: %d is recorded, this process was made with %d", ErrLimit, n, s.max)
 	}
 	if stat.DataLength > 0 {
-		s.agreed.Store(stat.Czxid)
+		s.agreeOn(stat)
 	}
 	return n, stat, nil
+}
+
+// agreeOn notes the path whose limit was this value's.
+func (s *Semaphore) agreeOn(stat *zk.Stat) {
+	path := version.CreatedOf(stat)
+	s.agreed.Store(&path)
 }
 
 func (s *Semaphore) checkLayout(ctx context.Context, r bridge.Reader) error {
@@ -103,7 +110,7 @@ func (s *Semaphore) recorded(data []byte, stat *zk.Stat, err error) (int, *zk.St
 // possible fails with ErrLimit if there can never be so many permits, or if
 // this value does not agree to the limit: at once, not after a wait in line.
 func (p permits) possible(ctx context.Context) error {
-	if p.n <= p.max && p.agreed.Load() != 0 {
+	if p.n <= p.max && *p.agreed.Load() != (version.Created{}) {
 		return nil
 	}
 	n, _, err := p.agree(ctx, p.client)
@@ -170,7 +177,7 @@ func (s *Semaphore) setMax(ctx context.Context, n int) error {
 		stat, err := s.record(ctx, n)
 		switch {
 		case err == nil:
-			s.agreed.Store(stat.Czxid)
+			s.agreeOn(stat)
 			return nil
 		case framework.MaybeApplied(err), !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode):
 			return err
@@ -209,7 +216,7 @@ func (s *Semaphore) record(ctx context.Context, n int) (*zk.Stat, error) {
 	}
 	// An earlier try may be what changed it. That is so if this limit came next.
 	now, after, getErr := s.client.Get(ctx, s.path)
-	if getErr == nil && after.Czxid == before.Czxid && after.Version == before.Version+1 && bytes.Equal(now, data) {
+	if getErr == nil && version.CreatedOf(after) == version.CreatedOf(before) && after.Version == before.Version+1 && bytes.Equal(now, data) {
 		return after, nil
 	}
 	return nil, err

@@ -432,3 +432,19 @@ func TestDeletedTree(t *testing.T) {
 		empty(w)
 	})
 }
+
+// Who has agreed to a limit has not agreed to that of a rebuilt ensemble, also
+// if its path has the same czxid.
+func TestTheLimitOfARebuiltEnsemble(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		script := func(limit string) func(c *framework.Client) { return bubble.Tree(t, "/app", "", path, limit) }
+		w.Provision(script("2"))
+		c := w.Connect("user")
+		s, before := newSemaphore(t, c, 2), w.SessionID(c)
+		bubble.Release(t, bubble.Acquire(t, t.Context(), s))
+		w.Rebuild(script("3"), "user")
+		w.AwaitNext(c, before)
+		_, err := s.Acquire(t.Context())
+		bubble.WantErr(t, err, semaphore.ErrLimit)
+	})
+}

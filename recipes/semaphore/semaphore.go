@@ -16,6 +16,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 )
@@ -59,9 +60,9 @@ type Semaphore struct {
 	max    int
 	one    permits
 
-	// agreed is the creation, as its zxid, of the path whose limit was this
-	// value's: after that, this value follows SetMax.
-	agreed *atomic.Int64
+	// agreed is the path whose limit was this value's, zero if none was: after
+	// that, this value follows SetMax.
+	agreed *atomic.Pointer[version.Created]
 	seen   *atomic.Int64 // the zxid of the latest coming or going of the path's children that were looked at
 }
 
@@ -93,7 +94,8 @@ func New(c *framework.Client, path string, maxLeases int, opts ...Option) (*Sema
 	if err != nil {
 		return nil, fmt.Errorf("semaphore: path %s: %w", path, err)
 	}
-	s := &Semaphore{client: c, path: path, opts: lineOpts, adopt: adopt, max: maxLeases, agreed: new(atomic.Int64), seen: new(atomic.Int64)}
+	s := &Semaphore{client: c, path: path, opts: lineOpts, adopt: adopt, max: maxLeases, agreed: new(atomic.Pointer[version.Created]), seen: new(atomic.Int64)}
+	s.agreed.Store(new(version.Created))
 	s.one, err = s.permits(1)
 	return s, err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
@@ -226,7 +227,7 @@ func awaitGone(ctx context.Context, c *framework.Client, one Contender) error {
 		switch {
 		case now.Err != nil:
 			return now.Err
-		case !now.Exists || now.Stat.Czxid != one.czxid:
+		case !now.Exists || version.CreatedOf(now.Stat) != one.created:
 			return nil
 		}
 	}

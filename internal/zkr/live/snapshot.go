@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/inspect"
+	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
@@ -35,8 +36,8 @@ type Contender struct {
 	Data       string  `json:"data"`
 	Asked      bool    `json:"asked_to_release,omitempty"` // its data is the request
 
-	name  string
-	czxid int64
+	name    string
+	created version.Created // zero if the znode could not be read
 }
 
 // takeSnapshot reads a path. Each znode is read separately, so a change
@@ -72,9 +73,10 @@ func contenderOf(c *inspect.Contender, now time.Time) Contender {
 	}
 	shown := Contender{
 		Path: c.Path, Holds: c.Holds, Unsure: c.Unsure, Mode: mode, Session: wire.SessionText(c.Session),
-		Data: string(c.Data), Asked: isRequest(string(c.Data)), name: path.Base(c.Path), czxid: c.Created,
+		Data: string(c.Data), Asked: isRequest(string(c.Data)), name: path.Base(c.Path),
 	}
 	if !c.Since.IsZero() { // else the znode could not be read
+		shown.created = version.Created{Czxid: c.Created, Ctime: c.Since.UnixMilli()}
 		shown.AgeSeconds = max(0, now.Sub(c.Since).Seconds())
 	}
 	return shown

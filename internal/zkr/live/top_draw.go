@@ -167,7 +167,7 @@ func (s *topScreen) drawContenders(width int) string {
 			place = fmt.Sprintf("waits, %d.", s.scrolled+i+1-len(shown.Holders))
 		}
 		age, session, data := seconds(c.AgeSeconds, true), c.Session, dataText(c.Data)
-		if c.czxid == 0 { // not read: see detailsFollowed
+		if c.created.Czxid == 0 { // not read: see detailsFollowed
 			age, session, data = "-", "-", "-"
 		}
 		s.put(0, topHeader+i, width, fmt.Sprintf("%-10s %-9s %-9s session %s  %s  %s", place, c.Mode, age, session, data, cli.Printable(c.name)), tcell.StyleDefault)

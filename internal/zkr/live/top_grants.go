@@ -9,18 +9,19 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/inspect"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/version"
 )
 
 // childCount is what a list of a directory says about its children: how many
 // there are, and how many were created and deleted so far.
 type childCount struct {
-	czxid    int64 // of the directory: one that was created again counts from 0
-	changes  int32 // its cversion: creates and deletes, in 32 bits that wrap
-	children int32
+	directory version.Created // one that was created again counts from 0
+	changes   int32           // its cversion: creates and deletes, in 32 bits that wrap
+	children  int32
 }
 
 func childCountOf(stat *zk.Stat) childCount {
-	return childCount{stat.Czxid, stat.Cversion, stat.NumChildren}
+	return childCount{version.CreatedOf(stat), stat.Cversion, stat.NumChildren}
 }
 
 // since returns how many children were created and deleted after an earlier

@@ -17,6 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/inspect"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
+	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -211,7 +212,7 @@ func TestTopReadsALineThatHasLeft(t *testing.T) {
 // less its children in its cversion.
 func TestTopCountsOverTheWrap(t *testing.T) {
 	at := func(created int64, children int32) childCount {
-		return childCount{czxid: 1, changes: int32(2*created - int64(children)), children: children}
+		return childCount{directory: version.Created{Czxid: 1}, changes: int32(2*created - int64(children)), children: children}
 	}
 	for _, base := range []int64{0, 5, math.MaxInt32/2 - 1, math.MaxInt32 / 2, math.MaxInt32 - 1, math.MaxInt32, math.MaxUint32} {
 		before, now := at(base+2, 2), at(base+1002, 7)

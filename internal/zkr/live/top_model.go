@@ -61,7 +61,7 @@ func (m *topModel) update(look topLook) {
 	m.free = nil
 	seen, newest := make(map[string]*topHistory, len(look.counts)), m.newest
 	for path, t := range look.counts {
-		newest = max(newest, t.czxid)
+		newest = max(newest, t.directory.Czxid)
 		l, before := lines[path], m.seen[path]
 		h := m.see(l, before, look.at)
 		dir := granting(path, h.semaphore, look.counts)
@@ -72,7 +72,7 @@ func (m *topModel) update(look topLook) {
 			h.stand.turn = turnOf(nil, now)
 		}
 		earlier, ok := m.counts[dir]
-		if ok = ok && earlier.czxid == now.czxid && before != nil; !ok && !first && now.czxid > m.newest { // it was created since
+		if ok = ok && earlier.directory == now.directory && before != nil; !ok && !first && now.directory.Czxid > m.newest { // it was created since
 			earlier, before, ok = childCount{}, &topHistory{stand: stand{turn: atFirst}}, true
 		}
 		if ok {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/inspect"
+	"github.com/zkrecipes/zkrecipes/internal/version"
 )
 
 var topBegan = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -41,7 +42,7 @@ func lookAt(at time.Time, lines ...inspect.Line) topLook {
 			created = max(created, int32(c.Created))
 		}
 		here := int32(len(l.Holders) + len(l.Waiting))
-		counts[l.Path] = childCount{czxid: 1, changes: 2*created - here, children: here}
+		counts[l.Path] = childCount{directory: version.Created{Czxid: 1}, changes: 2*created - here, children: here}
 	}
 	look := topLook{Forest: inspect.Forest{Exists: true, Lines: lines}, counts: counts, stands: map[string]stand{}, at: at, current: true}
 	for i := range lines {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
 
@@ -187,15 +188,13 @@ func (w *watcher) onData(now framework.Data) error {
 		return nil // created and deleted meanwhile
 	case !now.Exists:
 		return w.print(change{Event: eventDeleted}, true)
-	case now.Stat.Czxid != before.Czxid:
+	case version.CreatedOf(now.Stat) != version.CreatedOf(before):
 		if err := w.print(change{Event: eventDeleted}, true); err != nil {
 			return err
 		}
 		return state(eventCreated)
-	case now.Stat.Mzxid != before.Mzxid:
-		return state(eventChanged)
 	}
-	return nil
+	return state(eventChanged) // WatchData tells of nothing else
 }
 
 // onChildren prints how the children differ from the last list.

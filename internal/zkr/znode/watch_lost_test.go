@@ -132,3 +132,32 @@ func TestWatchBeginsWithTheData(t *testing.T) {
 		}
 	})
 }
+
+// TestWatchShowsARebuiltEnsemble: the same script has made the same znodes,
+// with other data.
+func TestWatchShowsARebuiltEnsemble(t *testing.T) {
+	for when, others := range bubble.Rebuilt {
+		t.Run(when, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				script := func(others int, data string) func(c *framework.Client) {
+					return func(c *framework.Client) {
+						bubble.Padding(t, others)(c)
+						bubble.Tree(t, "/w", data, "/w/a", data)(c)
+					}
+				}
+				w.Provision(script(10, "old"))
+				c := w.Connect("watcher")
+				var out printed
+				seen := watcher{path: "/w", out: &out, kind: cli.EnumFlag[[2]bool]{Names: []string{"both"}, Values: [][2]bool{{true, true}}}}
+				go func() { _ = seen.run(t.Context(), c) }()
+				tree := watchTree(t, c, watcher{})
+				out.shows(t, "/w  exists, version 0: old", "/w  children: 1")
+				tree.out.shows(t, "/w  exists, version 0: old", "/w/a  exists, version 0: old")
+				w.Rebuild(script(others, "new"), "watcher")
+				time.Sleep(3 * bubble.Timeout)
+				out.shows(t, "/w  deleted", "/w  created, version 0: new")
+				tree.out.shows(t, "/w/a  deleted", "/w  deleted", "/w  created, version 0: new", "/w/a  created, version 0: new")
+			})
+		})
+	}
+}

@@ -113,7 +113,8 @@ var Framework = seam.Framework.(interface {
 	// read: of the data with a get, of the children with a list. A get of root, if
 	// that is missing, arms a watch on its creation, and costs another request.
 	// There is no watch after any other error. Every read is a request; 64 are
-	// under way at a time. Call Events first: the watches have no channel.
+	// under way at a time, and a list has a stat. Call Events first: the watches
+	// have no channel.
 	//
 	// All watches are armed on the connection that there is when it is called. If
 	// that ends the call fails, and no watch is left.
