@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
@@ -287,13 +290,7 @@ func (c *contender) take(ctx context.Context, l *Line, room Room) ([]*grant, err
 	if err != nil {
 		return nil, err
 	}
-	own := child(l.dir, c.name)
-	paths, failed, err := privileged.Framework.Unhurried(sess).CreateAllProtected(ctx, framework.ProtectedBatch{
-		Before: append([]any{&zk.CheckVersionRequest{Path: own, Version: -1}}, room.While...),
-		Dir:    l.rule.Permits.Dir, Name: l.rule.Permits.Name, N: l.rule.Permits.N,
-		Data: l.cfg.Data, Flags: zk.FlagEphemeral | zk.FlagSequence, ACL: l.cfg.ACL,
-		After: []any{&zk.DeleteRequest{Path: own, Version: -1}},
-	})
+	paths, failed, err := privileged.Framework.Unhurried(sess).CreateAllProtected(ctx, l.permits(c.name, room.While...))
 	switch {
 	case err == nil:
 		privileged.Framework.Used(l.client, l.rule.Permits.Dir)
@@ -320,6 +317,28 @@ func (c *contender) take(ctx context.Context, l *Line, room Room) ([]*grant, err
 		}
 	}
 	return grants, nil
+}
+
+// permits is the batch by which the contender of that name takes its permits.
+func (l *Line) permits(name string, while ...any) framework.ProtectedBatch {
+	own, p := child(l.dir, name), l.rule.Permits
+	return framework.ProtectedBatch{
+		Before: append([]any{&zk.CheckVersionRequest{Path: own, Version: -1}}, while...),
+		Dir:    p.Dir, Name: p.Name, N: p.N,
+		Data: l.cfg.Data, Flags: zk.FlagEphemeral | zk.FlagSequence, ACL: l.cfg.ACL,
+		After: []any{&zk.DeleteRequest{Path: own, Version: -1}},
+	}
+}
+
+// permitsFit returns an error if that batch is too large for a request: before
+// the wait in line, not after it. It takes the largest that it can be.
+func (l *Line) permitsFit() error {
+	if l.rule.Permits == nil {
+		return nil
+	}
+	name := layout.Protect(random.ID(), l.rule.Base) + strconv.Itoa(math.MinInt32)
+	record := &zk.SetDataRequest{Path: l.path, Data: []byte(strconv.Itoa(math.MaxInt))}
+	return privileged.Framework.BatchFits(l.client, l.permits(name, record))
 }
 
 // discardAll removes the znodes of grants that nobody was given.
