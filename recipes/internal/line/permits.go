@@ -273,7 +273,7 @@ func (a *acquisition) awaitRoom(c *contender, w *waiter, room Room) error {
 // mayHaveRoom looks for room without an event: whether there is any, or whether
 // there never can be.
 func (c *contender) mayHaveRoom(ctx context.Context, l *Line) bool {
-	if !c.sess.Connected() || c.sess.Sync(ctx, c.queue.dir) != nil {
+	if privileged.Framework.AtOnce(c.sess).Sync(ctx, c.queue.dir) != nil { // see recheck.Gone
 		return false
 	}
 	room, err := l.lookForRoom(ctx, c.sess, false)
