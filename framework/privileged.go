@@ -50,6 +50,8 @@ func (forEngine) CreateProtectedInstead(ctx context.Context, s *Session, dir, na
 	return created, found.next, err
 }
 
+func (forEngine) BatchFits(c *Client, b ProtectedBatch) error { return b.fits(c.scope()) }
+
 func (forEngine) StartDelete(ctx context.Context, s *Session, path string, patient bool) (finish func() error) {
 	return s.startDelete(ctx, path, patient)
 }

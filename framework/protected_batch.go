@@ -78,6 +78,21 @@ func (m *batchCreate) ops(w scope, b ProtectedBatch) ([]any, error) {
 	return w.fixOps(append(ops, b.After...))
 }
 
+// fits returns an error if the batch is too large for a request.
+func (b ProtectedBatch) fits(w scope) error {
+	n := min(b.N, w.core.cfg.maxRequest) // which is too large in any case
+	b.N = 1
+	ops, err := new(batchCreate).ops(w, b)
+	if err != nil {
+		return err
+	}
+	size := operationHead + (n-1)*operationSize(ops[len(b.Before)])
+	for _, op := range ops {
+		size += operationSize(op)
+	}
+	return w.core.cfg.fits(size)
+}
+
 func (m *batchCreate) create(ctx context.Context, ops []any, before int, budget backoff.BackOff) (paths []string, failed int, err error) {
 	s := m.session
 	patience := ctx

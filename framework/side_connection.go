@@ -53,6 +53,9 @@ func (c *core) converse(ctx context.Context, to server, limit time.Duration, con
 // openSide is converse up to the answer to the request, which may be nil. It
 // returns no connection if it fails, or if the session is gone.
 func (c *core) openSide(ctx context.Context, to server, limit time.Duration, connect *wire.ConnectRequest, authenticated bool, request []byte) (_ net.Conn, session wire.ConnectResponse, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, session, err
+	}
 	var x SASLExchange
 	var auths []auth
 	if authenticated {

@@ -308,6 +308,9 @@ func (n *Node) wait(sess *framework.Session, z znode) (again bool) {
 	if n.cfg.takeover != nil && z.stat.EphemeralOwner != 0 && n.isMine(sess, z) {
 		return n.replace(sess, z)
 	}
+	if !n.may(sess) { // isMine has taken the token that says so
+		return true
+	}
 	n.life.unclear.Reset()
 	n.life.refused.Reset()
 	n.rest(sess, z.changed, n.keeper.interval(sess))

@@ -91,6 +91,40 @@ func TestTakeoverFunctionsThatMisbehave(t *testing.T) {
 	}
 }
 
+// What a Node is told while a takeover function runs does not wait for the next
+// look, about a session timeout later: Close, and that it is ill.
+func TestANodeHearsWhileATakeoverFunctionRuns(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		never := make(chan struct{})
+		defer close(never)
+		var checks, ill atomic.Int64 // when it was ill
+		c := w.ConnectNext()
+		announce(t, w.ConnectNext(), path, "0")
+		n, err := presence.New(c, path, []byte("ours"), presence.WithTakeover(func([]byte) bool { <-never; return true }),
+			presence.WithHealthCheck(time.Minute, func(context.Context) error {
+				if checks.Add(1) != 2 {
+					return nil
+				}
+				ill.Store(time.Now().UnixNano())
+				return errors.New("ill")
+			}))
+		must(t, err)
+		must(t, n.Start())
+		awaitState(t, n, presence.Taken)
+		awaitState(t, n, presence.Pending)
+		if late := time.Since(time.Unix(0, ill.Load())); late > 100*time.Millisecond {
+			t.Errorf("ill since %v", late)
+		}
+		awaitState(t, n, presence.Taken)
+		time.Sleep(time.Second)
+		began := time.Now()
+		must(t, n.Close(t.Context()))
+		if took := time.Since(began); took > 100*time.Millisecond {
+			t.Errorf("Close took %v", took)
+		}
+	})
+}
+
 // A call of the health check that has not returned fails, and no other begins
 // beside it. Close does not wait for it.
 func TestAHealthCheckThatBlocks(t *testing.T) {

@@ -123,7 +123,10 @@ func (s *Semaphore) Path() string { return s.path }
 func (s *Semaphore) FullPath() string { return s.one.line.FullPath() }
 
 // Permits returns an Acquirer of n permits at once, as one lease, all or none.
-// It fails with ErrLimit when the limit is, or becomes, less than n.
+// It fails with ErrLimit when the limit is, or becomes, less than n, and with
+// framework.ErrTooLarge, before it waits in line, when n permits do not fit
+// into one request (framework.WithMaxRequest). By default some 8,000 fit, and
+// fewer if the path or the data are long.
 func (s *Semaphore) Permits(n int) recipes.Acquirer {
 	p, err := s.permits(n)
 	if err != nil {

@@ -79,6 +79,14 @@ func IsAnswered(err error) bool {
 	return true
 }
 
+// Waiting returns a context that ends after the time of --wait, if that is set.
+func Waiting(ctx context.Context, wait time.Duration) (context.Context, context.CancelFunc) {
+	if wait <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, wait, fmt.Errorf("timed out after %v", wait))
+}
+
 // EndOfWait gives the end of a wait its exit code: 111, or 113 if no server
 // answers. For then nobody knows whether the wait would have been over.
 func EndOfWait(c *framework.Client, timedOut error) error {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"strings"
@@ -27,7 +28,11 @@ type Ensemble struct {
 	kerberos       Kerberos // nil: this zkr has none
 	tls            tlsFlags
 
-	Dial func(network, address string, timeout time.Duration) (net.Conn, error) // of tests in virtual time
+	printed []*output // stdout and stderr
+
+	// Of tests in virtual time:
+	Dial    func(network, address string, timeout time.Duration) (net.Conn, error)
+	Signals *Signals // instead of the process's
 }
 
 func (e *Ensemble) addFlags(flags *pflag.FlagSet) {
@@ -44,7 +49,8 @@ func (e *Ensemble) addFlags(flags *pflag.FlagSet) {
 	nameVariables(flags)
 }
 
-// Connect returns a connected client. Wrong flags are a usage error.
+// Connect returns a connected client. Wrong flags are a usage error. It waits
+// for the connect timeout at most, and for less if ctx has an earlier deadline.
 func (e *Ensemble) Connect(ctx context.Context, more ...framework.Option) (*framework.Client, error) {
 	opts, err := e.Options()
 	if err != nil {
@@ -61,14 +67,18 @@ func (e *Ensemble) Connect(ctx context.Context, more ...framework.Option) (*fram
 	if err != nil {
 		return nil, Usage("%w", err)
 	}
+	limit := e.ConnectTimeout
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(end).Round(time.Millisecond))
+	}
 	wait, cancel := context.WithTimeout(ctx, e.ConnectTimeout)
 	defer cancel()
 	if err := client.WaitConnected(wait); err != nil {
 		client.Close() // nothing was done yet, so its error does not matter
-		if ctx.Err() != nil {
+		if errors.Is(wait.Err(), context.Canceled) {
 			return nil, context.Cause(ctx)
 		}
-		return nil, e.unreachable(err, called)
+		return nil, e.unreachable(err, limit, called)
 	}
 	return client, nil
 }

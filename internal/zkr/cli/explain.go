@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -14,7 +15,7 @@ import (
 
 // unreachable returns the error of a client that was not connected in time. It
 // says what became of the calls of each server.
-func (e *Ensemble) unreachable(err error, called *calls) error {
+func (e *Ensemble) unreachable(err error, after time.Duration, called *calls) error {
 	if errors.Is(err, zk.ErrAuthFailed) {
 		return Failed(fmt.Errorf("cannot authenticate to the ensemble at %s: %w", e.Servers, err))
 	}
@@ -33,7 +34,7 @@ func (e *Ensemble) unreachable(err error, called *calls) error {
 		todo += ", and a KDC"
 	}
 	return &Exit{ExitNoEnsemble, &Advice{
-		Text: fmt.Sprintf("no ensemble at %s: timed out after %v: %s", e.Servers, e.ConnectTimeout, called.explain(e.Hosts(), why)),
+		Text: fmt.Sprintf("no ensemble at %s: timed out after %v: %s", e.Servers, after, called.explain(e.Hosts(), why)),
 		Todo: todo,
 		Err:  err,
 	}}

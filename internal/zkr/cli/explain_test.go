@@ -90,7 +90,7 @@ func TestUnreachable(t *testing.T) {
 		t.Errorf("more than one line: %q", out.String())
 	}
 	var end *Exit
-	if err := (&Ensemble{}).unreachable(fmt.Errorf("x: %w", zk.ErrAuthFailed), nil); !errors.As(err, &end) || end.Code != ExitFailed {
+	if err := (&Ensemble{}).unreachable(fmt.Errorf("x: %w", zk.ErrAuthFailed), 0, nil); !errors.As(err, &end) || end.Code != ExitFailed {
 		t.Errorf("%v", err)
 	}
 }

@@ -80,6 +80,9 @@ func JSONLine(w io.Writer, value any) error {
 
 // IsTerminal reports whether w is a terminal, or another device.
 func IsTerminal(w io.Writer) bool {
+	if o, ok := w.(*output); ok {
+		w = o.Writer
+	}
 	file, ok := w.(*os.File)
 	if !ok {
 		return false

@@ -21,7 +21,10 @@ type Process struct {
 // ProcessOf returns the process of a subcommand, whose signals it catches. From
 // now on a write to a pipe whose reader has ended fails. By default it ends the
 // process, which then could neither stop its command nor release its lease.
-func ProcessOf(cmd *cobra.Command) *Process {
+func (e *Ensemble) ProcessOf(cmd *cobra.Command) *Process {
+	if e.Signals != nil {
+		return &Process{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr(), e.Signals, false}
+	}
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	return &Process{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr(), CatchSignals(), true}
+	return &Process{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr(), catchSignals(), true}
 }

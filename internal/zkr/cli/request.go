@@ -13,14 +13,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/inspect"
 )
 
-// CheckChroot returns an error if the chroot does not exist. Without it nothing
-// below it exists either, which looks like unused locks.
+// CheckChroot returns an error if the chroot does not exist, or no server
+// answers. Without a chroot nothing below it exists either, which looks like
+// unused locks.
 func CheckChroot(ctx context.Context, r inspect.Reader) error {
 	_, _, err := r.Get(ctx, "/")
-	if errors.Is(err, zk.ErrNoNode) {
+	if errors.Is(err, zk.ErrNoNode) || err != nil && !IsAnswered(err) {
 		return err
 	}
-	return nil // anything else is not about the chroot
+	return nil // any other answer is not about the chroot
 }
 
 // SafeHelp is a part of the help of commands that print names of znodes.
@@ -57,12 +58,12 @@ func IsServers(chroot, at string) bool {
 // OnZnodes runs the work of a subcommand for znodes with a connected client,
 // until the work or a signal ends it.
 func (e *Ensemble) OnZnodes(work func(context.Context, *framework.Client) error) error {
-	return CatchSignals().EndWhile(context.Background(), func(ctx context.Context) error { return e.WithClient(ctx, work) })
+	return e.CatchSignals().EndWhile(context.Background(), func(ctx context.Context) error { return e.WithClient(ctx, work) })
 }
 
 // UntilInterrupted is OnZnodes for work that goes on until zkr is asked to end.
 func (e *Ensemble) UntilInterrupted(work func(context.Context, *framework.Client) error) error {
-	return CatchSignals().UntilSignal(context.Background(), func(ctx context.Context, began func()) error {
+	return e.CatchSignals().UntilSignal(context.Background(), func(ctx context.Context, began func()) error {
 		return e.WithClient(ctx, func(ctx context.Context, c *framework.Client) error {
 			began()
 			return work(ctx, c)

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,11 +16,16 @@ import (
 // Run executes one of the subcommands, and returns the exit code. kerberos may
 // be nil.
 func Run(args []string, stdout, stderr io.Writer, kerberos Kerberos, commands ...Commands) int {
-	to := Ensemble{kerberos: kerberos}
-	root := NewRoot(&to, commands...)
+	return (&Ensemble{kerberos: kerberos}).Run(args, stdout, stderr, commands...)
+}
+
+func (e *Ensemble) Run(args []string, stdout, stderr io.Writer, commands ...Commands) int {
+	out, errs := &output{Writer: stdout}, &output{Writer: stderr}
+	e.printed = []*output{out, errs}
+	root := NewRoot(e, commands...)
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(out)
+	root.SetErr(errs)
 	verb, err := root.ExecuteC()
 	if err == nil {
 		return 0
@@ -28,16 +34,23 @@ func Run(args []string, stdout, stderr io.Writer, kerberos Kerberos, commands ..
 	if !errors.As(err, &end) {
 		end = &Exit{ExitUsage, err}
 	}
-	if end.Err != nil {
-		text := fmt.Sprintf("zkr: %s\n", to.explain(end.Err))
-		if errors.As(end.Err, new(Urgent)) {
-			Say(stderr, to.Slack(), text)
-		} else {
-			fmt.Fprint(stderr, text)
-		}
+	if end.Err == nil { // it is the command's own exit code
+		return end.Code
 	}
-	if end.Code == ExitUsage && end.Err != nil { // it is not the command's own exit code
-		fmt.Fprintf(stderr, "usage: %s\n(see %s --help)\n", verb.UseLine(), verb.CommandPath())
+	text := fmt.Sprintf("zkr: %s\n", e.explain(end.Err))
+	if end.Code == ExitUsage {
+		text += fmt.Sprintf("usage: %s\n(see %s --help)\n", verb.UseLine(), verb.CommandPath())
+	}
+	switch {
+	case errors.As(end.Err, new(Urgent)):
+		Say(stderr, e.Slack(), text)
+	case end.Code > ExitSignal: // a signal has come
+		Say(stderr, lastWords, text)
+	default: // one may come
+		_ = e.CatchSignals().EndWhile(context.Background(), func(context.Context) error {
+			_, err := io.WriteString(errs, text)
+			return err
+		})
 	}
 	return end.Code
 }

@@ -13,11 +13,24 @@ import (
 type Signals struct {
 	Arrived chan os.Signal
 	Last    bool // a signal passed to the command also asked zkr to end
+
+	printed []*output // a write to them does not keep EndWhile waiting
 }
 
-// CatchSignals catches the signals that can be passed on to a command, except
+// CatchSignals catches the signals that end the work of a subcommand. Nobody
+// may read what that prints: see output.
+func (e *Ensemble) CatchSignals() *Signals {
+	s := e.Signals
+	if s == nil {
+		s = catchSignals()
+	}
+	s.printed = e.printed
+	return s
+}
+
+// catchSignals catches the signals that can be passed on to a command, except
 // those that zkr was started to ignore (nohup).
-func CatchSignals() *Signals {
+func catchSignals() *Signals {
 	s := &Signals{Arrived: make(chan os.Signal, 16)}
 	for _, sig := range passedOn {
 		if !signal.Ignored(sig) {
@@ -34,6 +47,9 @@ func (s *Signals) EndWhile(ctx context.Context, wait func(context.Context) error
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	stop := s.EndOn(end)
+	for _, o := range s.printed {
+		o.until(ctx.Done())
+	}
 	err := wait(ctx)
 	stop()
 	return BySignal(ctx, err)

@@ -50,20 +50,25 @@ with 111 if they have not left in time.`,
 			return cli.Paths(1, 1)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return cli.CatchSignals().EndWhile(cmd.Context(), func(ctx context.Context) error {
+			return to.CatchSignals().EndWhile(cmd.Context(), func(ctx context.Context) error {
+				ctx, cancel := cli.Waiting(ctx, r.wait)
+				defer cancel()
 				client, err := to.Connect(ctx)
 				if err != nil {
 					return err
 				}
 				defer client.Close() // each request was answered, so nothing can be lost
-				return cli.NotAcquired(r.run(ctx, client, args[0], cmd.OutOrStdout()))
+				if err = r.run(ctx, client, args[0], cmd.OutOrStdout()); errors.Is(err, context.DeadlineExceeded) {
+					err = cli.EndOfWait(client, err)
+				}
+				return cli.NotAcquired(err)
 			})
 		},
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&r.all, "all", false, "ask the waiters, too")
 	flags.StringVar(&r.session, "session", "", "ask the holders and waiters of this session alone")
-	flags.DurationVar(&r.wait, "wait", 0, "wait until those that were asked have left, at most this long (default: do not wait)")
+	flags.DurationVar(&r.wait, "wait", 0, "wait until those that were asked have left, at most this long with the connection (default: do not wait)")
 	flags.BoolVar(&r.json, "json", false, "print one JSON object a line, for each that was asked")
 	return cmd
 }
@@ -205,8 +210,6 @@ func (r *revokeCommand) await(ctx context.Context, c *framework.Client, at strin
 	if r.wait == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.wait)
-	defer cancel()
 	for i, one := range asked {
 		if err := awaitGone(ctx, c, one); errors.Is(err, context.DeadlineExceeded) {
 			return cli.EndOfWait(c, fmt.Errorf("%s: asked, but %s has not left within %v (%d of %d have)", at, dataText(one.Data), r.wait, i, len(asked)))

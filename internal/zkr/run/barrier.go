@@ -41,11 +41,11 @@ It costs about ten requests.`,
 		Example: `  zkr barrier /jobs/load-test --members 8 -- ./attack.sh
   zkr barrier /deploy/step-2 --members 3 --wait 10m -- ./migrate`,
 		Args: b.parse,
-		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context(), cli.ProcessOf(cmd)) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context(), b.to.ProcessOf(cmd)) },
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&b.members, "members", 0, "how many members begin and end together")
-	flags.DurationVar(&b.wait, "wait", 0, "how long to wait for the others at the beginning (default: no limit)")
+	flags.DurationVar(&b.wait, "wait", 0, "how long to wait for a connection and the others at the beginning (default: no limit)")
 	b.addACL(cmd)
 	return cmd
 }
@@ -75,7 +75,9 @@ func (b *barrierCommand) parse(cmd *cobra.Command, args []string) error {
 
 func (b *barrierCommand) run(ctx context.Context, in *cli.Process) error {
 	b.in = in
-	client, err := b.connectOrEnd(ctx)
+	wait, cancel := cli.Waiting(ctx, b.wait)
+	defer cancel()
+	client, err := b.connectOrEnd(wait)
 	if client != nil {
 		defer client.Close() // it removes the znode
 	}
@@ -88,7 +90,7 @@ func (b *barrierCommand) run(ctx context.Context, in *cli.Process) error {
 	}
 	defer cli.SayDisconnects(client, in.Stderr, cli.Printable(b.path())+": the session may expire")()
 	var inside *barrier.Inside
-	err = in.Signals.EndWhile(ctx, func(ctx context.Context) (err error) {
+	err = in.Signals.EndWhile(wait, func(ctx context.Context) (err error) {
 		inside, err = b.enter(ctx, client, double)
 		return err
 	})
@@ -112,8 +114,6 @@ func (b *barrierCommand) run(ctx context.Context, in *cli.Process) error {
 }
 
 func (b *barrierCommand) enter(ctx context.Context, c *framework.Client, double *barrier.Double) (*barrier.Inside, error) {
-	ctx, cancel := waiting(ctx, b.wait)
-	defer cancel()
 	inside, err := double.Enter(ctx)
 	switch {
 	case err == nil:

@@ -41,7 +41,7 @@ line again. With --once it exits with 112, or with --lost-exit-code.`,
   zkr elect --max-term 1h --id "$(hostname)" /app/leader -- ./scheduler     # leaders take turns
   zkr elect --once /app/migration -- ./migrate                              # one term, and CMD's exit code`,
 		Args: c.parse,
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context(), cli.ProcessOf(cmd)) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context(), c.to.ProcessOf(cmd)) },
 	}
 	c.addFlags(cmd)
 	return cmd
@@ -96,6 +96,9 @@ func (c *electCommand) run(ctx context.Context, in *cli.Process) error {
 		return cli.BySignal(ctx, err)
 	}
 	defer client.Close() // bounded; what it cannot release ends with the session
+	// Run waits for the release of a term for up to a session timeout. Once the
+	// campaign is to end, it waits no longer than Close.
+	defer context.AfterFunc(ctx, func() { client.Close() })()
 	c.warnOfOpenACL(ctx, client)
 	election, err := leader.New(client, c.paths[0], leader.WithID(c.id), leader.WithLayout(c.layout.Value()),
 		leader.WithMaxTerm(c.maxTerm), leader.WithBackoff(func() backoff.BackOff { return pauses }))
@@ -113,6 +116,7 @@ func (c *electCommand) run(ctx context.Context, in *cli.Process) error {
 		outcome = c.work(lease, term.Done())
 		if c.once || in.Signals.Last {
 			outcome = c.giveUp(lease, outcome)
+			end(nil)
 			return leader.ErrStop
 		}
 		return c.afterTerm(outcome, time.Since(began), term.Err() != nil, pauses)

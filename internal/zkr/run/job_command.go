@@ -35,14 +35,6 @@ func (h *jobCommand) addACL(cmd *cobra.Command) {
 	cmd.Flags().Var(&h.acl, "acl", "who may use the znodes that zkr creates, scheme:id:permissions; may be repeated (default: everybody)")
 }
 
-// waiting returns a context that ends after the time of --wait, if that is set.
-func waiting(ctx context.Context, wait time.Duration) (context.Context, context.CancelFunc) {
-	if wait <= 0 {
-		return ctx, func() {}
-	}
-	return context.WithTimeoutCause(ctx, wait, fmt.Errorf("timed out after %v", wait))
-}
-
 // check checks the paths, and the command if there is one.
 func (h *jobCommand) check(paths, command []string) error {
 	h.paths, h.command = paths, command

@@ -59,7 +59,7 @@ credentials, give --acl: otherwise anybody can delete the znode.`,
 		Example: `  zkr join /services/billing --id "$(hostname)" --data 10.0.0.7:8080 -- ./billing --port 8080
   zkr join /services/billing --id standby --wait 10s     # until it gets a signal`,
 		Args: j.parse,
-		RunE: func(cmd *cobra.Command, _ []string) error { return j.run(cmd.Context(), cli.ProcessOf(cmd)) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return j.run(cmd.Context(), j.to.ProcessOf(cmd)) },
 	}
 	j.addFlags(cmd)
 	j.flagsOfMember(cmd)
@@ -77,7 +77,7 @@ type joinCommand struct {
 
 func (j *joinCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.DurationVar(&j.wait, "wait", 0, "how long to wait for the name at most (default: no limit)")
+	flags.DurationVar(&j.wait, "wait", 0, "how long to wait for a connection and the name at most (default: no limit)")
 	j.addACL(cmd)
 	flags.BoolVar(&j.json, "json", false, "without CMD: print time, znode, state, session and error as one JSON object a line")
 }
@@ -135,7 +135,9 @@ func (j *joinCommand) split(cmd *cobra.Command, args []string, what string) (fir
 // run makes the znode, runs the command or waits, and removes the znode.
 func (j *joinCommand) run(ctx context.Context, in *cli.Process) error {
 	j.in = in
-	client, err := j.connectOrEnd(ctx)
+	wait, cancel := cli.Waiting(ctx, j.wait)
+	defer cancel()
+	client, err := j.connectOrEnd(wait)
 	if client != nil {
 		defer func() { // it removes the znode
 			if err := client.Close(); err != nil {
@@ -153,7 +155,7 @@ func (j *joinCommand) run(ctx context.Context, in *cli.Process) error {
 	j.paths = []string{node.Path()}
 	defer cli.SayDisconnects(client, in.Stderr, cli.Printable(j.path())+": the session may expire")()
 	defer j.sayChanges(node)()
-	if err := in.Signals.EndWhile(ctx, func(ctx context.Context) error { return j.stand(ctx, client, node) }); err != nil {
+	if err := in.Signals.EndWhile(wait, func(ctx context.Context) error { return j.stand(ctx, client, node) }); err != nil {
 		return err
 	}
 	if len(j.command) == 0 {
@@ -186,8 +188,6 @@ func (j *joinCommand) stand(ctx context.Context, c *framework.Client, node *pres
 	if err := node.Start(); err != nil {
 		return cli.Failed(err)
 	}
-	ctx, cancel := waiting(ctx, j.wait)
-	defer cancel()
 	switch err := node.Standing(ctx); {
 	case err == nil:
 		return nil

@@ -34,7 +34,7 @@ the same line. With --layout kazoo, Python programs that use Kazoo's Lock do.
   zkr lock --json /app/backup                 # holds until Control-C`,
 		Args: t.parse,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return t.run(cmd.Context(), cli.ProcessOf(cmd), func(_ context.Context, c *framework.Client, path string) (recipes.Acquirer, error) {
+			return t.run(cmd.Context(), t.to.ProcessOf(cmd), func(_ context.Context, c *framework.Client, path string) (recipes.Acquirer, error) {
 				return locks.NewMutex(c, path, recipes.WithData(t.data()), locks.WithLayout(layout.Value()))
 			})
 		},

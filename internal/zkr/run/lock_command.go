@@ -33,7 +33,7 @@ type lockCommand struct {
 func (t *lockCommand) addFlags(cmd *cobra.Command) {
 	t.leaseCommand.addFlags(cmd)
 	flags := cmd.Flags()
-	flags.DurationVar(&t.wait, "wait", 0, "how long to wait at most (default: no limit)")
+	flags.DurationVar(&t.wait, "wait", 0, "how long to wait at most, for a connection as well (default: no limit)")
 	flags.BoolVar(&t.try, "try", false, "do not wait: exit with 111 at once if the lock is busy")
 	t.busyCode = codeFlag{code: cli.ExitNotAcquired}
 	flags.VarP(&t.busyCode, "conflict-exit-code", "E", "exit code when --try finds the lock busy or --wait is over, as with flock")
@@ -103,15 +103,16 @@ func (t *lockCommand) run(ctx context.Context, in *cli.Process, acquirerOf acqui
 	err := in.Signals.EndWhile(ctx, func(ctx context.Context) (err error) {
 		ctx, end := hold.whileStdin(ctx)
 		defer end()
-		if client, err = t.connect(ctx); err != nil {
+		wait, cancel := cli.Waiting(ctx, t.wait)
+		defer cancel()
+		if client, err = t.connect(wait); err != nil {
 			return err
 		}
-		acquirer, err := t.acquirer(ctx, client, acquirerOf)
-		if err != nil {
-			return err
+		acquirer, err := t.acquirer(wait, client, acquirerOf)
+		if err == nil {
+			t.warnOfOpenACL(wait, client)
+			lease, err = t.acquire(wait, client, acquirer)
 		}
-		t.warnOfOpenACL(ctx, client)
-		lease, err = t.acquire(ctx, client, acquirer)
 		return t.notAcquired(ctx, client, err)
 	})
 	if client != nil {
@@ -141,6 +142,7 @@ func (t *lockCommand) run(ctx context.Context, in *cli.Process, acquirerOf acqui
 // the end of zkr must learn of it in time, so zkr does not wait then.
 func (t *lockCommand) close(client *framework.Client, lease *recipes.Lease) {
 	if len(t.command) == 0 && lease != nil && errors.Is(lease.Err(), framework.ErrUnproven) {
+		go client.Close() // as far as it gets
 		return
 	}
 	client.Close()
@@ -173,8 +175,6 @@ func (t *lockCommand) acquire(ctx context.Context, c *framework.Client, a recipe
 	if t.try {
 		return a.TryAcquire(ctx)
 	}
-	ctx, cancel := waiting(ctx, t.wait)
-	defer cancel()
 	defer t.sayWait(ctx, c, "waiting")()
 	return a.Acquire(ctx)
 }

@@ -29,7 +29,7 @@ SIGTERM first withdraws the instance, and then reaches CMD.`,
 		Example: `  zkr register billing --port 8080 -- ./billing --port 8080
   zkr register billing --address 10.0.0.7 --ssl-port 8443 --payload '{"@class":"com.acme.Details","zone":"b"}'`,
 		Args: r.parse,
-		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd.Context(), cli.ProcessOf(cmd)) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd.Context(), r.to.ProcessOf(cmd)) },
 	}
 	r.addFlags(cmd)
 	return cmd

@@ -57,7 +57,7 @@ func newSide(to *cli.Ensemble, side func(*rwlock.RWLock) recipes.Acquirer, cmd c
 	cmd.DisableFlagsInUseLine = true
 	cmd.Args = t.parse
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return t.run(cmd.Context(), cli.ProcessOf(cmd), func(_ context.Context, c *framework.Client, path string) (recipes.Acquirer, error) {
+		return t.run(cmd.Context(), t.to.ProcessOf(cmd), func(_ context.Context, c *framework.Client, path string) (recipes.Acquirer, error) {
 			lock, err := rwlock.New(c, path, recipes.WithData(t.data()), rwlock.WithLayout(layout.Value()))
 			if err != nil {
 				return nil, err

@@ -33,7 +33,7 @@ several holders at once.` + holdHelp + lossHelp + lossExit,
   zkr semaphore --max 8 --set-max /app/encoders -- true     # 8 from now on`,
 		Args: w.parse,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return w.run(cmd.Context(), cli.ProcessOf(cmd), w.permitsAt)
+			return w.run(cmd.Context(), w.to.ProcessOf(cmd), w.permitsAt)
 		},
 	}
 	w.addFlags(cmd)

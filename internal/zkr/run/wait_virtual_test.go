@@ -151,3 +151,43 @@ func TestWaitThatNobodyAnswers(t *testing.T) {
 		})
 	}
 }
+
+// TestWaitIncludesTheConnection: --wait limits the wait for a first connection
+// as well. The connect timeout was added to it.
+func TestWaitIncludesTheConnection(t *testing.T) {
+	const wait = time.Second
+	for verb, start := range map[string]func(*testing.T, *bubble.World) *virtual{
+		"lock": func(t *testing.T, w *bubble.World) *virtual { return lockVirtual(t, w, "--wait", wait.String()) },
+		"barrier": func(t *testing.T, w *bubble.World) *virtual {
+			b := &barrierCommand{jobCommand: within(w, parsed(t)).jobCommand, members: 2, wait: wait}
+			return startVirtual(b.run)
+		},
+		"join": func(t *testing.T, w *bubble.World) *virtual {
+			j := &joinCommand{jobCommand: within(w, parsed(t)).jobCommand, layout: cli.GroupLayout(), group: "/l", id: "a", wait: wait}
+			return startVirtual(j.run)
+		},
+	} {
+		for _, refused := range []bool{true, false} {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				end := w.Pause
+				if refused {
+					end = w.Stop
+				}
+				if err := end(0); err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				code, err := start(t, w).end(t)
+				if code != cli.ExitNoEnsemble || !strings.Contains(err.Error(), "timed out after 1s") {
+					t.Errorf("%s, refused %v: exit code %d: %v", verb, refused, code, err)
+				}
+				if took := time.Since(began); took > wait+5*time.Second { // the client closes
+					t.Errorf("%s, refused %v: it took %v", verb, refused, took)
+				}
+				if !refused {
+					_ = w.Resume(0)
+				}
+			})
+		}
+	}
+}

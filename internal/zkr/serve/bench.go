@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -120,12 +121,14 @@ func (b *bench) run(ctx context.Context, c *framework.Client, out, errs io.Write
 // lingers.
 func (b *bench) measure(ctx context.Context, root string) (got figures, err error) {
 	var all []recipes.Acquirer // the locks of the first process, of the second, and so on
+	var clients []*framework.Client
+	defer func() { err = errors.Join(err, closeAll(clients)) }()
 	for range b.processes {
 		c, err := b.to.Connect(ctx)
 		if err != nil {
 			return got, err
 		}
-		defer func() { err = errors.Join(err, c.Close()) }()
+		clients = append(clients, c)
 		for i := range b.locks {
 			a, err := b.acquirer(c, fmt.Sprintf("%s/%d", root, i))
 			if err != nil {
@@ -147,6 +150,17 @@ func (b *bench) measure(ctx context.Context, root string) (got figures, err erro
 		Recipe: b.recipe.Value(), Processes: b.processes, Goroutines: b.goroutines, Locks: b.locks, Grants: grants,
 		PerSecond: rounded(float64(grants) / took.Seconds()), P50: rounded(float64(times.Quantile(0.5)) / float64(time.Microsecond)),
 	}, err
+}
+
+// closeAll closes clients side by side: each takes seconds if no server answers.
+func closeAll(clients []*framework.Client) error {
+	errs := make([]error, len(clients))
+	var closing sync.WaitGroup
+	for i, c := range clients {
+		closing.Go(func() { errs[i] = c.Close() })
+	}
+	closing.Wait()
+	return errors.Join(errs...)
 }
 
 // acquirer returns the recipe at a path.

@@ -21,7 +21,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-func newDemo() *cobra.Command {
+func newDemo(to *cli.Ensemble) *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
 		Short: "Show the recipes on an embedded ensemble, with faults, and check the result",
@@ -37,7 +37,7 @@ that nothing is left in the ensemble. If a check fails it exits with 1.`,
 		Example: `  zkr demo`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cli.CatchSignals().EndWhile(cmd.Context(), func(ctx context.Context) error {
+			return to.CatchSignals().EndWhile(cmd.Context(), func(ctx context.Context) error {
 				ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("timed out: the demo did not end within a minute"))
 				defer cancel()
 				ensemble, err := newDemoEnsemble()

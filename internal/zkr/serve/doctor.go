@@ -41,7 +41,7 @@ gives a session. Notes do not change the exit code.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cli.CatchSignals().EndWhile(context.Background(), func(ctx context.Context) error {
+			return e.to.CatchSignals().EndWhile(context.Background(), func(ctx context.Context) error {
 				return e.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			})
 		},

@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,7 +23,7 @@ type serverCommand struct {
 	auth   serverAuth
 }
 
-func newServer() *cobra.Command {
+func newServer(to *cli.Ensemble) *cobra.Command {
 	var c serverCommand
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
@@ -73,13 +70,10 @@ clients connect (TLS, authentication, several servers) are refused.`,
 			if err != nil {
 				return cli.Usage("%w", err)
 			}
-			ends := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT}
-			if !signal.Ignored(syscall.SIGHUP) { // not under nohup
-				ends = append(ends, syscall.SIGHUP)
-			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), ends...)
-			defer stop()
-			return cli.FailedIf(serve(ctx, settings, cmd.OutOrStdout(), cmd.ErrOrStderr()))
+			return to.CatchSignals().UntilSignal(cmd.Context(), func(ctx context.Context, began func()) error {
+				began()
+				return cli.FailedIf(serve(ctx, settings, cmd.OutOrStdout(), cmd.ErrOrStderr()))
+			})
 		},
 	}
 	flags := cmd.Flags()

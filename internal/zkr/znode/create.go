@@ -54,7 +54,7 @@ the znode exists.`,
 				}
 			}
 			if k.ephemeral {
-				in := cli.ProcessOf(cmd)
+				in := to.ProcessOf(cmd)
 				return in.Signals.UntilSignal(cmd.Context(), func(ctx context.Context, began func()) error {
 					return to.WithClient(ctx, func(ctx context.Context, c *framework.Client) error {
 						print := func(made string) error { return k.print(in.Stdout, made) }
@@ -174,7 +174,7 @@ func (k *creation) hold(ctx context.Context, c *framework.Client, path string, d
 				began()
 			}
 			if err := c.Close(); err != nil {
-				fmt.Fprintf(errs, "zkr: %s: %s (it ends with the session)\n", cli.Printable(made), cli.Complaint(err))
+				cli.Say(errs, time.Second, fmt.Sprintf("zkr: %s: %s (it ends with the session)\n", cli.Printable(made), cli.Complaint(err)))
 			}
 			return context.Cause(ctx)
 		case errors.Is(err, framework.ErrSessionLost):

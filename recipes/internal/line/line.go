@@ -21,6 +21,8 @@ type Line struct {
 	cfg    Config
 	queues *registry
 	key    key
+
+	tooLarge error // why rule.Permits can never be taken
 }
 
 // New returns a Line over the children of path, or of rule.Sub below it. It
@@ -42,10 +44,12 @@ func New(client *framework.Client, path string, rule Rule, cfg Config) (*Line, e
 	if rule.Sub != "" {
 		dir = child(path, rule.Sub)
 	}
-	return &Line{
+	l := &Line{
 		client: client, path: path, dir: dir, rule: rule, cfg: cfg, queues: queuesOf(client),
 		key: key{path: client.Resolve(dir), kind: rule.Kind, name: rule.Name, candidate: rule.Candidate, set: rule.Set},
-	}, nil
+	}
+	l.tooLarge = l.permitsFit()
+	return l, nil
 }
 
 // Path returns the path that the line was made for.
@@ -115,6 +119,9 @@ func (l *Line) TryAcquire(ctx context.Context) ([]*Share, error) { return l.ente
 func (l *Line) enter(ctx context.Context, try bool) ([]*Share, error) {
 	if ctx.Err() != nil {
 		return nil, ctxerr.Of(ctx)
+	}
+	if l.tooLarge != nil {
+		return nil, l.tooLarge
 	}
 	q, err := l.queues.use(l)
 	if err != nil {

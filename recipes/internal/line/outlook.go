@@ -243,7 +243,7 @@ func (c *contender) news(a *awaited) (outcome, error) {
 // its channel.
 func (c *contender) look(ctx context.Context, nearest string) {
 	o := &c.outlook
-	if !c.sess.Connected() || c.sess.Sync(ctx, child(c.queue.dir, nearest)) != nil {
+	if privileged.Framework.AtOnce(c.sess).Sync(ctx, child(c.queue.dir, nearest)) != nil { // see recheck.Gone
 		return
 	}
 	began := time.Now()

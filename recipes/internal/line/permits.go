@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
@@ -264,7 +267,7 @@ func (a *acquisition) awaitRoom(c *contender, w *waiter, room Room) error {
 // mayHaveRoom looks for room without an event: whether there is any, or whether
 // there never can be.
 func (c *contender) mayHaveRoom(ctx context.Context, l *Line) bool {
-	if !c.sess.Connected() || c.sess.Sync(ctx, c.queue.dir) != nil {
+	if privileged.Framework.AtOnce(c.sess).Sync(ctx, c.queue.dir) != nil { // see recheck.Gone
 		return false
 	}
 	room, err := l.lookForRoom(ctx, c.sess, false)
@@ -277,13 +280,7 @@ func (c *contender) mayHaveRoom(ctx context.Context, l *Line) bool {
 // then are noted as leaving before c is gone, so no try is busy because of
 // them.
 func (c *contender) take(ctx context.Context, l *Line, room Room) ([]*grant, error) {
-	own := child(l.dir, c.name)
-	paths, failed, err := privileged.Framework.Unhurried(l.view(c.sess)).CreateAllProtected(ctx, framework.ProtectedBatch{
-		Before: append([]any{&zk.CheckVersionRequest{Path: own, Version: -1}}, room.While...),
-		Dir:    l.rule.Permits.Dir, Name: l.rule.Permits.Name, N: l.rule.Permits.N,
-		Data: l.cfg.Data, Flags: zk.FlagEphemeral | zk.FlagSequence, ACL: l.cfg.ACL,
-		After: []any{&zk.DeleteRequest{Path: own, Version: -1}},
-	})
+	paths, failed, err := privileged.Framework.Unhurried(l.view(c.sess)).CreateAllProtected(ctx, l.permits(c.name, room.While...))
 	switch {
 	case err == nil:
 		privileged.Framework.Used(l.client, l.rule.Permits.Dir)
@@ -311,6 +308,28 @@ func (c *contender) take(ctx context.Context, l *Line, room Room) ([]*grant, err
 		}
 	}
 	return grants, nil
+}
+
+// permits is the batch by which the contender of that name takes its permits.
+func (l *Line) permits(name string, while ...any) framework.ProtectedBatch {
+	own, p := child(l.dir, name), l.rule.Permits
+	return framework.ProtectedBatch{
+		Before: append([]any{&zk.CheckVersionRequest{Path: own, Version: -1}}, while...),
+		Dir:    p.Dir, Name: p.Name, N: p.N,
+		Data: l.cfg.Data, Flags: zk.FlagEphemeral | zk.FlagSequence, ACL: l.cfg.ACL,
+		After: []any{&zk.DeleteRequest{Path: own, Version: -1}},
+	}
+}
+
+// permitsFit returns an error if that batch is too large for a request: before
+// the wait in line, not after it. It takes the largest that it can be.
+func (l *Line) permitsFit() error {
+	if l.rule.Permits == nil {
+		return nil
+	}
+	name := layout.Protect(random.ID(), l.rule.Base) + strconv.Itoa(math.MinInt32)
+	record := &zk.SetDataRequest{Path: l.path, Data: []byte(strconv.Itoa(math.MaxInt))}
+	return privileged.Framework.BatchFits(l.client, l.permits(name, record))
 }
 
 // discardAll removes the znodes of grants that nobody was given.

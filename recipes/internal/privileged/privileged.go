@@ -54,6 +54,8 @@ var Framework = seam.Framework.(interface {
 	// number is the next one, so that nothing was created in dir in between. If
 	// they are not one transaction, there is a list.
 	CreateProtectedInstead(ctx context.Context, s *framework.Session, dir, name string, data []byte, flags int32, acl []zk.ACL, replaced string) (_ framework.Created, next bool, err error)
+	// BatchFits returns ErrTooLarge if CreateAllProtected would.
+	BatchFits(c *framework.Client, b framework.ProtectedBatch) error
 	// StartDelete begins to delete the znode at path, whatever its version, and
 	// returns at once. Of ctx only the values are used, for the observers; it
 	// may be nil. No create of a contender that is asked for later in this

@@ -13,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/random"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
 // Interval returns how long to wait for an event before the next look: the
@@ -91,9 +92,10 @@ func (p *Patience) Look(ctx context.Context, sess *framework.Session, path strin
 // Gone reports whether the znode at path no longer exists, or may no longer be
 // read. It asks the leader: a sync and a read. It reports false while no server
 // answers: the connection or the session is about to end then, which ends every
-// watch.
+// watch. It waits for no other connection: that is for Patience.
 func Gone(ctx context.Context, sess *framework.Session, path string) bool {
-	if !sess.Connected() || sess.Sync(ctx, path) != nil {
+	sess = privileged.Framework.AtOnce(sess)
+	if sess.Sync(ctx, path) != nil {
 		return false
 	}
 	found, _, err := sess.Exists(ctx, path)
