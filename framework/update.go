@@ -89,7 +89,7 @@ func (o *once) settle(ctx context.Context, failed error) (MultiOnceResult, error
 	var result MultiOnceResult
 	var found bool
 	err := o.do(ctx, opNameGet, o.path, repeatable, func(a *attempt) error {
-		_, err := call(ctx, a.session, Request{Op: opNameSync, Path: o.full}, func(conn *zk.Conn) (string, error) { return conn.Sync(o.full) }, nil)
+		err := a.session.sync(ctx, o.full)
 		if err == nil {
 			found, err = o.read(ctx, a.session, &result)
 		}
