@@ -34,7 +34,9 @@ const anyVersion = -1
 
 // atVersion returns what may be done after a try to write at a version. Any
 // version but -1 is another one once a try was executed.
-func atVersion(version int32) idempotence { return version != anyVersion }
+func (w scope) atVersion(version int32) idempotence {
+	return idempotence(version != anyVersion || w.unique)
+}
 
 // isLost reports whether err is of a request that was perhaps sent, and has no
 // answer.
@@ -92,10 +94,11 @@ func readACL(conn *zk.Conn, full string) (n node, err error) {
 }
 
 func (w scope) set(ctx context.Context, path string, data []byte, version int32) (*zk.Stat, error) {
-	return request(ctx, w, opNameSet, path, blobSize(data)+int32Size, atVersion(version), func(conn *zk.Conn, full string) (*zk.Stat, error) {
+	again := w.atVersion(version)
+	return request(ctx, w, opNameSet, path, blobSize(data)+int32Size, again, func(conn *zk.Conn, full string) (*zk.Stat, error) {
 		return conn.Set(full, data, version)
 	}, func(a *attempt, stat *zk.Stat, err error) (*zk.Stat, error) {
-		if version != anyVersion || !isLost(err) {
+		if again == repeatable || !isLost(err) {
 			return stat, err
 		}
 		return w.lookFor(ctx, a, path, err, readData, func(n node, _ *session) error {
@@ -113,10 +116,11 @@ func (w scope) set(ctx context.Context, path string, data []byte, version int32)
 }
 
 func (w scope) setACL(ctx context.Context, path string, acl []zk.ACL, version int32) (*zk.Stat, error) {
-	return request(ctx, w, opNameSetACL, path, aclSize(acl)+int32Size, atVersion(version), func(conn *zk.Conn, full string) (*zk.Stat, error) {
+	again := w.atVersion(version)
+	return request(ctx, w, opNameSetACL, path, aclSize(acl)+int32Size, again, func(conn *zk.Conn, full string) (*zk.Stat, error) {
 		return conn.SetACL(full, acl, version)
 	}, func(a *attempt, stat *zk.Stat, err error) (*zk.Stat, error) {
-		if version != anyVersion || !isLost(err) {
+		if again == repeatable || !isLost(err) {
 			return stat, err
 		}
 		return w.lookFor(ctx, a, path, err, readACL, func(n node, _ *session) error {
