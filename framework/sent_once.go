@@ -23,9 +23,9 @@ import (
 //     all that the session had seen when the Set was sent;
 //   - if it is a SetACL, and the ACL is its own: nothing dates that;
 //   - if it is a Create, and the znode is an ephemeral one of its session that
-//     is later, and no other create can have made it: see openCreates. Any other
-//     znode may be another client's, however equal, and both clients would take
-//     it for their own.
+//     is later, and no other create can have made it: see openCreates. Any
+//     other znode may be another client's, however equal, and both clients
+//     would take it for their own.
 //
 // Otherwise the error is one with MaybeApplied, and says what exists.
 

@@ -530,8 +530,8 @@ func TestUnwatchTwice(t *testing.T) {
 	})
 }
 
-// A caller who watches again and again, and never gives a watch up, does not use
-// up the memory.
+// A caller who watches again and again, and never gives a watch up, does not
+// use up the memory.
 func TestWatchesThatAreNeverGivenUp(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, _ := connect(t, ens)
