@@ -16,8 +16,9 @@ import (
 // the watch has fired: see Arm of package privileged.
 type armed struct {
 	*watch
-	fresh bool  // the read that armed it was made for this caller
-	err   error // why it is not armed
+	changed <-chan struct{}
+	fresh   bool  // the read that armed it was made for this caller
+	err     error // why it is not armed
 }
 
 // reading is the read that armed a watch. hub.mu guards it.
@@ -45,7 +46,7 @@ func (s *Session) arm(ctx context.Context, paths []string) (all []seam.Armed, er
 		var fresh []*watch
 		for _, key := range keys {
 			w, isNew := a.session.hub.join(key)
-			all = append(all, &armed{watch: w, fresh: isNew})
+			all = append(all, &armed{watch: w, changed: w.share(), fresh: isNew})
 			if isNew {
 				fresh = append(fresh, w)
 			}
@@ -136,9 +137,9 @@ func (a *armed) Read() (czxid, owner int64, err error) {
 	return a.node.stat.Czxid, a.node.stat.EphemeralOwner, nil
 }
 
-func (a *armed) Changed() <-chan struct{} { return a.fired }
+func (a *armed) Changed() <-chan struct{} { return a.changed }
 
-func (a *armed) Leave() { a.leave() }
+func (a *armed) Leave() { a.session.hub.unwatch(a.changed) }
 
 func (a *armed) Check(ctx context.Context) error {
 	if a.err != nil || a.hasFired() {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -336,6 +337,7 @@ func TestChrootAndNamespace(t *testing.T) {
 		<-s.Done()
 		must(t, c.WaitConnected(ctx))
 		must(t, ens.Stop(memberOf(t, ens, session(t, c).ID())))
+		synctest.Wait() // the client knows that the connection has ended
 		if path, err := c.Create(ctx, "/later", nil, 0); err != nil || path != "/later" || !ens.Exists("/apps/one/locks/later") {
 			t.Errorf("Create in the next session: %q, %v", path, err)
 		}

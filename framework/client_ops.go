@@ -12,10 +12,14 @@ import (
 // Without acl the znode has the client's ACL. On an ensemble without containers
 // a container becomes a persistent znode.
 //
-// After an unknown outcome a sequential create is not repeated. Any other
-// create is; if it then finds that the znode exists, the error is
-// zk.ErrNodeExists with MaybeApplied. For a sequential create that survives a
-// lost answer see Session.CreateProtected.
+// A create is not repeated after an unknown outcome: it would bring a znode
+// back that others have deleted since. The error is one with MaybeApplied. It
+// says what exists at path then, and is zk.ErrNodeExists if that is a znode:
+// however equal, it may be another client's. Only an ephemeral znode of this
+// session that no other create of the session can have made is known to be this
+// one: then Create succeeds. For a sequential create that survives a lost
+// answer see Session.CreateProtected. Create costs one request, and two more
+// after an unknown outcome, unless it is sequential.
 func (c *Client) Create(ctx context.Context, path string, data []byte, flags int32, acl ...zk.ACL) (string, error) {
 	return c.scope().create(ctx, path, data, flags, acl)
 }
@@ -26,8 +30,16 @@ func (c *Client) Get(ctx context.Context, path string) ([]byte, *zk.Stat, error)
 }
 
 // Set replaces the data of a znode that has the given version; -1 matches any
-// version. If a retry after an unknown outcome fails with zk.ErrBadVersion,
-// MaybeApplied is true.
+// version.
+//
+// At version -1 it is not repeated after an unknown outcome: that would undo
+// what others have written since. It syncs and reads the znode, and succeeds if
+// the data are its own, and were written later than all that the session had
+// seen when the request was sent. Otherwise the error is one with MaybeApplied,
+// and says what exists. At any other version it is repeated. If a retry then
+// fails with zk.ErrBadVersion, MaybeApplied is true. A version does not tell a
+// znode from one that was made anew and has the same version. Set costs one
+// request, and two more after an unknown outcome at version -1.
 func (c *Client) Set(ctx context.Context, path string, data []byte, version int32) (*zk.Stat, error) {
 	return c.scope().set(ctx, path, data, version)
 }
@@ -82,7 +94,8 @@ func (c *Client) GetACL(ctx context.Context, path string) ([]zk.ACL, *zk.Stat, e
 }
 
 // SetACL replaces the ACL of a znode whose ACL has the given version; -1
-// matches any version.
+// matches any version. After an unknown outcome it does what Set does, and
+// succeeds if the ACL is its own, whoever has set it.
 func (c *Client) SetACL(ctx context.Context, path string, acl []zk.ACL, version int32) (*zk.Stat, error) {
 	return c.scope().setACL(ctx, path, acl, version)
 }

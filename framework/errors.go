@@ -104,6 +104,9 @@ func (s *session) naming(err error) error {
 
 // withMeaning adds the meaning to an error that the wire client calls unknown.
 func withMeaning(err error) error {
+	if errors.As(err, new(*unknownError)) { // it has the meaning
+		return err
+	}
 	if code, ok := codeOf(err); ok && meanings[code] != "" {
 		return &unknownError{err, code, meanings[code]}
 	}

@@ -15,8 +15,9 @@ import (
 
 // hold is an interest in the fate of the session: see Session.Hold.
 type hold struct {
-	lost   func(error)
-	number uint64 // counts the holds of the session
+	lost     func(error)
+	number   uint64 // counts the holds of the session
+	released bool   // guarded by session.mu
 }
 
 // heartbeats is what checkClock knows of the heartbeats on the present
@@ -87,6 +88,7 @@ func (s *session) hold(lost func(error)) (release func(), err error) {
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		h.released = true
 		delete(s.holds, h)
 	}, nil
 }
@@ -131,7 +133,12 @@ func (s *session) loseHolds(why error) {
 	s.holds = nil
 	s.mu.Unlock()
 	for _, h := range holds {
-		h.lost(why)
+		s.mu.Lock()
+		released := h.released // by one that was told before
+		s.mu.Unlock()
+		if !released {
+			h.lost(why)
+		}
 	}
 }
 

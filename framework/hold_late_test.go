@@ -1,6 +1,7 @@
 package framework_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,4 +40,29 @@ func TestAHoldThatBeginsLateIsLostInTime(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A hold that another one releases, as it is told of its loss, is not told.
+func TestAReleasedHoldIsNotTold(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		s := session(t, c)
+		var release [3]func()
+		var told []int
+		for i := range release {
+			var err error
+			release[i], err = s.Hold(func(error) {
+				if told = append(told, i); i == 0 {
+					release[1]()
+				}
+			})
+			must(t, err)
+		}
+		must(t, ens.ExpireSession(s.ID()))
+		<-s.Done()
+		synctest.Wait()
+		if want := []int{0, 2}; !slices.Equal(told, want) {
+			t.Errorf("told %v, want %v", told, want)
+		}
+	})
 }

@@ -31,7 +31,7 @@ type hub struct {
 
 	mu       sync.Mutex // guards what follows
 	armed    map[watchKey]*watch
-	byFired  map[<-chan struct{}]*watch // the same
+	shares   map[<-chan struct{}]*watch // by the channels of callers: see share
 	unwanted map[watchKey]unwanted
 	sweeping bool // a sweep is due
 }
@@ -61,8 +61,9 @@ type watch struct {
 	lookout lookout
 
 	// What follows is guarded by hub.mu.
-	on        *link  // where it is armed; nil: that has not begun
-	wanted    int    // callers that have not left
+	on        *link // where it is armed; nil: that has not begun
+	wanted    int   // callers that have not left
+	shares    []chan struct{}
 	firedAt   uint64 // the place of the event that has fired it; 0: there was none
 	reading   reading
 	deletedOn *link  // where that event came from, if it was the znode's deletion
@@ -150,8 +151,35 @@ func (h *hub) forsakeLocked(path string, kinds ...watchKind) {
 // fireLocked fires a watch that has not fired.
 func (h *hub) fireLocked(w *watch) {
 	delete(h.armed, w.key)
-	delete(h.byFired, w.fired)
 	close(w.fired)
+	for _, changed := range w.shares {
+		delete(h.shares, changed)
+		close(changed)
+	}
+	w.shares = nil
+}
+
+// mostShares is how many callers of a watch have a channel each. The others
+// have one together, so that a caller who watches again and again, and says
+// Unwatch never, does not use up the memory. Unwatch has no effect on that one.
+const mostShares = 1 << 10
+
+// share returns a channel that is closed when w fires, and that no other caller
+// has: unwatch knows the caller by it.
+func (w *watch) share() <-chan struct{} {
+	h := &w.session.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.armed[w.key] != w || len(w.shares) == mostShares {
+		return w.fired
+	}
+	changed := make(chan struct{})
+	if h.shares == nil {
+		h.shares = make(map[<-chan struct{}]*watch)
+	}
+	h.shares[changed] = w
+	w.shares = append(w.shares, changed)
+	return changed
 }
 
 // join returns the watch for key, and reports whether it is new. If so, the
@@ -172,9 +200,9 @@ func (h *hub) join(key watchKey) (w *watch, isNew bool) {
 func (h *hub) newLocked(key watchKey) *watch {
 	w := &watch{session: h.session, key: key, ready: make(chan struct{}), fired: make(chan struct{}), lookout: lookout{checked: time.Now()}}
 	if h.armed == nil {
-		h.armed, h.byFired = make(map[watchKey]*watch), make(map[<-chan struct{}]*watch)
+		h.armed = make(map[watchKey]*watch)
 	}
-	h.armed[key], h.byFired[w.fired] = w, w
+	h.armed[key] = w
 	return w
 }
 
@@ -342,7 +370,7 @@ func (s *Session) Watch(ctx context.Context, path string) (<-chan struct{}, erro
 	if err != nil {
 		return nil, err
 	}
-	return w.fired, nil
+	return w.share(), nil
 }
 
 // GetAndWatch is Watch, and also returns the znode's data and stat, which were
@@ -353,7 +381,7 @@ func (s *Session) GetAndWatch(ctx context.Context, path string) (data []byte, st
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	return w.node.data, w.node.stat, w.fired, nil
+	return w.node.data, w.node.stat, w.share(), nil
 }
 
 // WatchChildren is Watch for the children of the znode at path: changed is
@@ -365,7 +393,7 @@ func (s *Session) WatchChildren(ctx context.Context, path string) (names []strin
 	if err != nil {
 		return nil, nil, err
 	}
-	return w.node.children, w.fired, nil
+	return w.node.children, w.share(), nil
 }
 
 // WatchExists reports whether the znode at path exists, with its stat if it
@@ -384,5 +412,5 @@ func (s *Session) WatchExists(ctx context.Context, path string) (exists bool, st
 	if err != nil {
 		return false, nil, nil, err
 	}
-	return n.found, n.stat, w.fired, nil
+	return n.found, n.stat, w.share(), nil
 }

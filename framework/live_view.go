@@ -16,7 +16,7 @@ func (s *Session) ChildrenAndWatch(ctx context.Context, path string) (names []st
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	return w.node.children, w.node.stat, w.fired, nil
+	return w.node.children, w.node.stat, w.share(), nil
 }
 
 // LastAnswer returns when a server answered the session last. The answer may be

@@ -376,9 +376,9 @@ func TestAWatchThatIsJoinedLateIsChecked(t *testing.T) {
 		time.Sleep(timeout)
 		ens.ResetRequests()
 		for range 10 {
-			data, _, same, err := s.GetAndWatch(t.Context(), "/a")
-			if err != nil || string(data) != "0" || same != changed {
-				t.Fatalf("%q, %v, the same watch %t", data, err, same == changed)
+			data, _, _, err := s.GetAndWatch(t.Context(), "/a")
+			if err != nil || string(data) != "0" {
+				t.Fatalf("%q, %v", data, err)
 			}
 		}
 		if n := ens.Requests(); n[testutil.OpExists] != 1 || n[testutil.OpGetData] != 0 {

@@ -18,8 +18,8 @@ func (w scope) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 		var responses []zk.MultiResponse
 		err := w.do(ctx, opNameMulti, firstPath(ops), onceOnly, func(a *attempt) error {
 			var err error
-			responses, err = call(ctx, a.session, Request{Op: opNameMulti, Path: firstPath(full), Operations: len(full)}, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
-				return wireMulti(conn, full)
+			responses, err = call(ctx, a.session, Request{Op: opNameMulti, Path: firstPath(full), Operations: len(full)}, func(*zk.Conn) ([]zk.MultiResponse, error) {
+				return a.session.multi(full)
 			}, nil)
 			return err
 		})

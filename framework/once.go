@@ -107,8 +107,8 @@ func (o *once) try(ctx context.Context, note []byte, ops, full []any) (MultiOnce
 	err := o.do(ctx, opNameMulti, o.path, repeatable, func(a *attempt) (err error) {
 		o.open = o.open || a.unsure
 		if !known {
-			responses, err = call(ctx, a.session, Request{Op: opNameMulti, Path: o.full, Operations: len(full)}, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
-				return wireMulti(conn, full)
+			responses, err = call(ctx, a.session, Request{Op: opNameMulti, Path: o.full, Operations: len(full)}, func(*zk.Conn) ([]zk.MultiResponse, error) {
+				return a.session.multi(full)
 			}, nil)
 			if err == nil {
 				result.Note, result.Responses = note, responses[1:]

@@ -21,6 +21,7 @@ type scope struct {
 
 	patient bool // waits for a connection without end, even while the client is refused
 	bundles bool // watches that are asked for together are armed together
+	unique  bool // a path names one znode for ever, so a write to it may be repeated
 }
 
 func (c *Client) scope() scope { return scope{core: c.core(), root: c.root} }
@@ -32,14 +33,11 @@ func request[T any](ctx context.Context, w scope, op, path string, size int, aga
 	settle func(*attempt, T, error) (T, error),
 ) (T, error) {
 	var value T
-	if err := ValidatePath(path); err != nil {
-		return value, &opError{op: op, path: path, err: err}
+	full, err := w.fit(op, path, size)
+	if err != nil {
+		return value, err
 	}
-	full := w.root.fix(path)
-	if err := w.core.cfg.fits(textSize(full) + size); err != nil {
-		return value, &opError{op: op, path: path, err: err}
-	}
-	err := w.do(ctx, op, path, again, func(a *attempt) error {
+	err = w.do(ctx, op, path, again, func(a *attempt) error {
 		var err error
 		value, err = call(ctx, a.session, Request{Op: op, Path: full}, func(conn *zk.Conn) (T, error) { return wire(conn, full) }, nil)
 		if settle != nil {
@@ -52,6 +50,19 @@ func request[T any](ctx context.Context, w scope, op, path string, size int, aga
 		return none, w.nameMissingRoot(ctx, err)
 	}
 	return value, nil
+}
+
+// fit returns the full path of a request, or an error if it has none or is too
+// large. size is that of its body without the path.
+func (w scope) fit(op, path string, size int) (full string, err error) {
+	if err = ValidatePath(path); err == nil {
+		full = w.root.fix(path)
+		err = w.core.cfg.fits(textSize(full) + size)
+	}
+	if err != nil {
+		return "", &opError{op: op, path: path, err: err}
+	}
+	return full, nil
 }
 
 // node is the result of reading a znode.
@@ -67,22 +78,12 @@ func (w scope) create(ctx context.Context, path string, data []byte, flags int32
 	if len(acl) == 0 {
 		acl = w.core.cfg.acl
 	}
-	again := repeatable
-	if isSequential(flags) {
-		again = onceOnly
-	}
-	full, err := withChroot(ctx, w, func(w scope) (string, error) {
-		return request(ctx, w, opNameCreate, path, createSize(data, acl), again, func(conn *zk.Conn, full string) (string, error) {
-			if flags == zk.FlagContainer {
-				return w.core.createContainer(conn, full, data, acl)
-			}
-			return createAt(conn, full, data, flags, acl)
-		}, nil)
+	return w.createOnce(ctx, path, data, flags, createSize(data, acl), func(conn *zk.Conn, full string) (string, error) {
+		if flags == zk.FlagContainer {
+			return w.core.createContainer(conn, full, data, acl)
+		}
+		return createAt(conn, full, data, flags, acl)
 	})
-	if err != nil {
-		return "", err
-	}
-	return w.root.unfix(full), nil
 }
 
 // znodeCreator creates one znode of a path.
@@ -134,17 +135,8 @@ func (w scope) delete(ctx context.Context, path string, version int32) error {
 }
 
 func (w scope) get(ctx context.Context, path string) ([]byte, *zk.Stat, error) {
-	n, err := request(ctx, w, opNameGet, path, boolSize, repeatable, func(conn *zk.Conn, full string) (n node, err error) {
-		n.data, n.stat, err = conn.Get(full)
-		return n, err
-	}, nil)
+	n, err := request(ctx, w, opNameGet, path, boolSize, repeatable, readData, nil)
 	return n.data, n.stat, err
-}
-
-func (w scope) set(ctx context.Context, path string, data []byte, version int32) (*zk.Stat, error) {
-	return request(ctx, w, opNameSet, path, blobSize(data)+int32Size, repeatable, func(conn *zk.Conn, full string) (*zk.Stat, error) {
-		return conn.Set(full, data, version)
-	}, nil)
 }
 
 func (w scope) exists(ctx context.Context, path string) (bool, *zk.Stat, error) {
@@ -177,28 +169,16 @@ func (w scope) sync(ctx context.Context, path string) error {
 }
 
 func (w scope) getACL(ctx context.Context, path string) ([]zk.ACL, *zk.Stat, error) {
-	n, err := request(ctx, w, opNameGetACL, path, 0, repeatable, func(conn *zk.Conn, full string) (n node, err error) {
-		n.acl, n.stat, err = conn.GetACL(full)
-		return n, err
-	}, nil)
+	n, err := request(ctx, w, opNameGetACL, path, 0, repeatable, readACL, nil)
 	return n.acl, n.stat, err
-}
-
-func (w scope) setACL(ctx context.Context, path string, acl []zk.ACL, version int32) (*zk.Stat, error) {
-	return request(ctx, w, opNameSetACL, path, aclSize(acl)+int32Size, repeatable, func(conn *zk.Conn, full string) (*zk.Stat, error) {
-		return conn.SetACL(full, acl, version)
-	}, nil)
 }
 
 // makePath creates path and every missing znode above it. It begins at the
 // lower end, so that it needs no permission for ancestors that exist.
 func (w scope) makePath(ctx context.Context, path string, create znodeCreator) error {
-	if err := ValidatePath(path); err != nil {
-		return &opError{op: opNameCreate, path: path, err: err}
-	}
-	full := w.root.fix(path)
-	if err := w.core.cfg.fits(textSize(full) + createSize(nil, w.core.cfg.acl)); err != nil {
-		return &opError{op: opNameCreate, path: path, err: err}
+	full, err := w.fit(opNameCreate, path, createSize(nil, w.core.cfg.acl))
+	if err != nil {
+		return err
 	}
 	return w.do(ctx, opNameCreate, path, repeatable, func(a *attempt) error {
 		return w.core.makeDir(ctx, a.session, full, create)

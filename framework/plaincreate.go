@@ -152,7 +152,10 @@ func (p *plainCreates) send(batch, rest []*plainCreate, refusals map[refusal]int
 	if len(batch) == 1 {
 		op := batch[0].op
 		_, err = observed(context.Background(), s, Request{Op: opNameCreate, Path: op.Path}, func(conn *zk.Conn) (string, error) {
-			return createAt(conn, op.Path, op.Data, op.Flags, op.Acl)
+			end := s.creates.begin(op.Path)
+			made, err := createAt(conn, op.Path, op.Data, op.Flags, op.Acl)
+			end(err)
+			return made, err
 		})
 	} else {
 		ops := make([]any, len(batch))
@@ -161,7 +164,7 @@ func (p *plainCreates) send(batch, rest []*plainCreate, refusals map[refusal]int
 		}
 		var responses []zk.MultiResponse
 		ask := Request{Op: opNameMulti, Path: batch[0].op.Path, Operations: len(ops)}
-		responses, err = observed(context.Background(), s, ask, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return wireMulti(conn, ops) })
+		responses, err = observed(context.Background(), s, ask, func(*zk.Conn) ([]zk.MultiResponse, error) { return s.multi(ops) })
 		s.core.observers.batched(Batch{Operations: len(ops)})
 		if named = refusedOperation(responses, len(ops)); named >= 0 {
 			err = responses[named].Error

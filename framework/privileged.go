@@ -108,6 +108,13 @@ func (forEngine) SetWatches(ctx context.Context, s *Session, since int64, reads 
 
 func (forEngine) Unwatch(s *Session, reads ...Read) { s.unwatchAll(reads) }
 
+func (forEngine) SetUnique(ctx context.Context, c *Client, path string, data []byte) error {
+	w := c.scope()
+	w.unique = true
+	_, err := w.set(ctx, path, data, anyVersion)
+	return err
+}
+
 func (forEngine) Budget(c *Client) backoff.BackOff { return c.core().cfg.retry() }
 
 func (forEngine) Unsure(op, path string, err error) error {

@@ -159,7 +159,7 @@ func (p *protectedCreate) find(ctx context.Context, flags int32, budget backoff.
 		return made{}, nil
 	}
 	path := layout.Join(p.dir, l.names[i])
-	if flags&zk.FlagEphemeral != 0 && flags < zk.FlagContainer {
+	if isEphemeral(flags) {
 		found, stat, err := w.exists(ctx, path)
 		switch {
 		case err != nil:

@@ -46,9 +46,9 @@ func (s *Session) getAndWatch(path string) (data []byte, stat *zk.Stat, changed 
 			return nil, false
 		}
 		w = next
-		return w.fired, true
+		return w.share(), true
 	}
-	return w.node.data, w.node.stat, w.fired, resume, nil
+	return w.node.data, w.node.stat, w.share(), resume, nil
 }
 
 // resume returns the watch that goes on after w, which the latest reconnect has

@@ -65,6 +65,7 @@ func withLast(err, last error) error {
 // earlier try, or an earlier step of this one, may have been executed.
 type attempt struct {
 	session *session
+	seen    int64 // the latest transaction that the session had seen before this try
 	unsure  bool
 	budget  backoff.BackOff // what is left for this try and all further ones
 }
@@ -108,7 +109,7 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 		if err != nil {
 			return fail(a.session.explain(err, began))
 		}
-		a.session = s
+		a.session, a.seen = s, s.latestSeen()
 		if err = try(&a); err == nil {
 			return nil
 		}

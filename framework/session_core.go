@@ -36,6 +36,7 @@ type session struct {
 	trees      trees
 	writes     groupCommit
 	plain      plainCreates
+	creates    openCreates
 	searches   searches
 
 	answerSizes answerSizes

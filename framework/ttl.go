@@ -31,21 +31,11 @@ func (w scope) createTTL(ctx context.Context, path string, data []byte, flags in
 	if len(acl) == 0 {
 		acl = w.core.cfg.acl
 	}
-	again := repeatable
-	if isSequential(flags) {
-		again = onceOnly
-	}
-	full, err := withChroot(ctx, w, func(w scope) (string, error) {
-		return request(ctx, w, opNameCreate, path, createSize(data, acl)+int64Size, again, func(conn *zk.Conn, full string) (string, error) {
-			made, err := conn.CreateTTL(full, data, flags, acl, ttl)
-			if err == nil {
-				err = checkMade(full, made, isSequential(flags))
-			}
-			return made, err
-		}, nil)
+	return w.createOnce(ctx, path, data, flags, createSize(data, acl)+int64Size, func(conn *zk.Conn, full string) (string, error) {
+		made, err := conn.CreateTTL(full, data, flags, acl, ttl)
+		if err == nil {
+			err = checkMade(full, made, isSequential(flags))
+		}
+		return made, err
 	})
-	if err != nil {
-		return "", err
-	}
-	return w.root.unfix(full), nil
 }

@@ -29,22 +29,29 @@ type unwanted struct {
 }
 
 // Unwatch says that its caller does not need a channel any longer that it got
-// from Watch, GetAndWatch, WatchChildren or WatchExists of this session. Once
-// all callers that share the watch have said so, it is removed at the server
-// (3.5 or later) after about a session timeout, unless another caller comes.
-// That costs a request, and the channel is closed. Unwatch itself returns at
-// once. After the channel was closed, there is nothing to say.
+// from Watch, GetAndWatch, WatchChildren or WatchExists of this session. It
+// closes the channel, and nobody else's. If the channel is closed already,
+// Unwatch has no effect.
 //
-// A watch that is not given up stays at the server until it fires or the
-// connection ends.
-func (s *Session) Unwatch(changed <-chan struct{}) {
-	h := &s.session().hub
+// Once all callers that share the watch have said so, it is removed at the
+// server (3.5 or later) after about a session timeout, unless another caller
+// comes. That costs a request. A watch that is not given up stays at the server
+// until it fires or the connection ends, and so does one that more than 1,024
+// callers share at a time.
+func (s *Session) Unwatch(changed <-chan struct{}) { s.session().hub.unwatch(changed) }
+
+func (h *hub) unwatch(changed <-chan struct{}) {
 	h.mu.Lock()
-	w := h.byFired[changed]
-	h.mu.Unlock()
-	if w != nil {
-		w.leave()
+	defer h.mu.Unlock()
+	w := h.shares[changed]
+	if w == nil {
+		return
 	}
+	delete(h.shares, changed)
+	i := slices.IndexFunc(w.shares, func(c chan struct{}) bool { return c == changed })
+	close(w.shares[i])
+	w.shares = slices.Delete(w.shares, i, i+1)
+	w.leaveLocked()
 }
 
 // unwatchAll is the Unwatch of package privileged.
@@ -67,6 +74,11 @@ func (w *watch) leave() {
 	h := &w.session.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	w.leaveLocked()
+}
+
+func (w *watch) leaveLocked() {
+	h := &w.session.hub
 	w.wanted--
 	if w.wanted <= 0 && h.armed[w.key] == w {
 		h.noteUnwantedLocked(w.key, w.on)

@@ -63,8 +63,8 @@ func TestUnwatch(t *testing.T) {
 		again, err := s.Watch(t.Context(), "/a") // another one comes in time
 		must(t, err)
 		count(2*timeout, 2, 1)
-		if again != first {
-			t.Error("it has not joined the first")
+		if n := ens.Requests()[testutil.OpGetData]; n != 0 {
+			t.Errorf("it has not joined the first: %d reads", n)
 		}
 		s.Unwatch(children)
 		count(2*timeout, 1, 2)
@@ -476,6 +476,80 @@ func TestASweepOfNothingAsksNoServer(t *testing.T) {
 		time.Sleep(5 * timeout)
 		if n := dials.Load() - before; n > 0 {
 			t.Errorf("%d connections for nothing", n)
+		}
+	})
+}
+
+// A caller who says twice that it does not need its channel ends no other
+// caller's watch.
+func TestUnwatchTwice(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		must(t, failure(c.Create(t.Context(), "/a", nil, 0)))
+		s := session(t, c)
+		watch := func() <-chan struct{} {
+			t.Helper()
+			changed, err := s.Watch(t.Context(), "/a")
+			must(t, err)
+			return changed
+		}
+		mine, theirs := watch(), watch()
+		s.Unwatch(mine)
+		s.Unwatch(mine)
+		time.Sleep(3 * timeout)
+		synctest.Wait()
+		select {
+		case <-theirs:
+			t.Error("another caller's watch has ended")
+		default:
+		}
+		select {
+		case <-mine:
+		default:
+			t.Error("the channel that is not needed is open")
+		}
+		if n, removals := ens.WatchCount(), ens.Requests()[testutil.OpRemoveWatches]; n != 1 || removals != 0 {
+			t.Errorf("%d watches after %d removals", n, removals)
+		}
+		must(t, failure(c.Set(t.Context(), "/a", nil, -1)))
+		bubble.Await(t, "the event", theirs)
+		s.Unwatch(theirs) // after the event, while the next watch is wanted
+		next := watch()
+		s.Unwatch(theirs)
+		time.Sleep(3 * timeout)
+		select {
+		case <-next:
+			t.Error("the next watch has ended")
+		default:
+		}
+		s.Unwatch(next)
+		time.Sleep(2 * timeout)
+		if n := ens.WatchCount(); n != 0 {
+			t.Errorf("%d watches are left", n)
+		}
+	})
+}
+
+// A caller who watches again and again, and never gives a watch up, does not
+// use up the memory.
+func TestWatchesThatAreNeverGivenUp(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		must(t, failure(c.Create(t.Context(), "/a", nil, 0)))
+		s := session(t, c)
+		const most = 1024
+		channels := make(map[<-chan struct{}]bool)
+		for range 2 * most {
+			changed, err := s.Watch(t.Context(), "/a")
+			must(t, err)
+			channels[changed] = true
+		}
+		if len(channels) != most+1 {
+			t.Errorf("%d channels, want %d", len(channels), most+1)
+		}
+		must(t, failure(c.Set(t.Context(), "/a", nil, -1)))
+		for changed := range channels {
+			bubble.Await(t, "the event", changed)
 		}
 	})
 }

@@ -18,9 +18,12 @@ import (
 // -1 is not written, since -1 means any version to a server: servers without
 // ZOOKEEPER-4743 count up to it.
 //
-// If an answer is lost, the same write is made again, which does no harm. If it
+// If an answer is lost, the same write is made again at the same version. If it
 // is then refused, MaybeApplied(err) is true, and Update does not compute
-// again: where a change must be made exactly once, use UpdateOnce. It costs two
+// again: where a change must be made exactly once, use UpdateOnce. A version
+// does not tell a znode from one that was deleted and created again since the
+// read: above all, each znode begins at version 0. Then Update writes to the
+// new znode what it has computed from the data of the old one. It costs two
 // requests, and two more for each time that another client was quicker.
 func (c *Client) Update(ctx context.Context, path string, change func(old []byte, stat *zk.Stat) ([]byte, error)) (*zk.Stat, error) {
 	w := c.scope()
@@ -89,7 +92,7 @@ func (o *once) settle(ctx context.Context, failed error) (MultiOnceResult, error
 	var result MultiOnceResult
 	var found bool
 	err := o.do(ctx, opNameGet, o.path, repeatable, func(a *attempt) error {
-		_, err := call(ctx, a.session, Request{Op: opNameSync, Path: o.full}, func(conn *zk.Conn) (string, error) { return conn.Sync(o.full) }, nil)
+		err := a.session.sync(ctx, o.full)
 		if err == nil {
 			found, err = o.read(ctx, a.session, &result)
 		}

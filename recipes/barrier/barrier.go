@@ -32,9 +32,10 @@ func New(client *framework.Client, path string, opts ...Option) (*Barrier, error
 }
 
 // Set puts the barrier in place, unless it is. It outlives this process. If
-// framework.MaybeApplied(err) is true, it may be in place, now or later. Set
-// costs one request, and more if the directory is missing, which becomes a
-// container.
+// framework.MaybeApplied(err) is true, it may be in place, now or later, or was
+// removed already: the request is not repeated, since a barrier that was set
+// once and removed must not come back. Set costs one request, and more if the
+// directory is missing, which becomes a container.
 func (b *Barrier) Set(ctx context.Context) error {
 	if b == nil || b.client == nil {
 		return errZero
@@ -42,7 +43,7 @@ func (b *Barrier) Set(ctx context.Context) error {
 	for {
 		_, err := b.client.Create(ctx, b.path, b.cfg.data, zk.FlagPersistent, b.cfg.acl...)
 		switch {
-		case err == nil, errors.Is(err, zk.ErrNodeExists):
+		case err == nil, errors.Is(err, zk.ErrNodeExists) && !framework.MaybeApplied(err):
 			return nil
 		case errors.Is(err, zk.ErrNoNode):
 			dir, _ := layout.Split(b.path)

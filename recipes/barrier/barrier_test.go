@@ -3,7 +3,9 @@ package barrier_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -209,7 +211,13 @@ func TestWaitEnds(t *testing.T) {
 func TestBarrierUnderEveryFault(t *testing.T) {
 	everyFault(t, func(t *testing.T, w *bubble.World, f bubble.Fault, clients [2]client) {
 		b, other := simple(t, clients[0].Client), simple(t, clients[1].Client)
-		again(t, f, clients[0], b.Set)
+		again(t, f, clients[0], func(ctx context.Context) error {
+			err := b.Set(ctx)
+			if framework.MaybeApplied(err) && ctx.Err() == nil { // it is not repeated
+				err = b.Set(ctx)
+			}
+			return err
+		})
 		removing := make(chan struct{})
 		result := make(chan error, 1)
 		go func() {
@@ -245,4 +253,39 @@ func TestWaitInARebuiltEnsemble(t *testing.T) {
 		must(t, simple(t, c).Remove(t.Context()))
 		waited(t, again)
 	})
+}
+
+// A barrier that was set once, without an answer, and removed does not come
+// back.
+func TestSetOnce(t *testing.T) {
+	for name, action := range map[string]testutil.Action{"executed": testutil.DropAfter(), "not executed": testutil.DropBefore()} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c, other := w.Connect("ours"), w.ConnectNext()
+				must(t, c.MakePersistentPath(t.Context(), path[:strings.LastIndexByte(path, '/')]))
+				lost := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, action)
+				net, release := w.ClientNet("ours"), make(chan struct{})
+				net.Control(func(r testutil.Request) testutil.Action {
+					if r.Op == testutil.OpCreateSession {
+						return testutil.Hold(release)
+					}
+					return lost.Control(r)
+				})
+				set := make(chan error, 1)
+				go func() { set <- simple(t, c).Set(t.Context()) }()
+				bubble.Await(t, "the create", lost.Hit())
+				synctest.Wait()
+				if w.Exists(path) != (name == "executed") {
+					t.Error("it is in place:", w.Exists(path))
+				}
+				must(t, simple(t, other).Remove(t.Context()))
+				close(release)
+				if err := bubble.Await(t, "Set", set); !framework.MaybeApplied(err) || w.Exists(path) {
+					t.Errorf("%v, in place: %v", err, w.Exists(path))
+				}
+				must(t, simple(t, c).Set(t.Context()))
+				must(t, simple(t, other).Remove(t.Context()))
+			})
+		})
+	}
 }

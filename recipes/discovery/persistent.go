@@ -28,8 +28,7 @@ type persistent struct {
 	since time.Time
 }
 
-// createPersistent creates the znode of an instance, or finds an equal one,
-// which may have been made by a try whose answer was lost.
+// createPersistent creates the znode of an instance, or finds an equal one.
 func (d *Discovery[T]) createPersistent(ctx context.Context, path string, instance Instance[T], data []byte, opts []presence.Option) (*persistent, error) {
 	var acl []zk.ACL
 	var label string
@@ -41,10 +40,8 @@ func (d *Discovery[T]) createPersistent(ctx context.Context, path string, instan
 		znode.SetZnode(&acl, &label)
 	}
 	dir, _ := layout.Split(path)
-	made := false // or may have been
 	create := func() error {
 		_, err := d.client.Create(ctx, path, data, zk.FlagPersistent, acl...)
-		made = made || err == nil || framework.MaybeApplied(err)
 		return err
 	}
 	err := create()
@@ -57,7 +54,8 @@ func (d *Discovery[T]) createPersistent(ctx context.Context, path string, instan
 		}
 	}
 	var stat *zk.Stat
-	if err == nil || errors.Is(err, zk.ErrNodeExists) {
+	made := err == nil
+	if made || errors.Is(err, zk.ErrNodeExists) && !framework.MaybeApplied(err) {
 		var there []byte
 		there, stat, err = d.client.Get(ctx, path)
 		if err == nil && (stat.EphemeralOwner != 0 || !d.isEqual(there, instance)) {

@@ -299,7 +299,7 @@ func persistentUnder(t *testing.T, w *bubble.World, at bubble.At) (requests int)
 		stop = cancel
 		mu.Unlock()
 		err := call(ctx)
-		if now := there(); err == nil && now != after || err != nil && !at.Fails {
+		if now := there(); err == nil && now != after || err != nil && !at.Fails && (before != "" || !framework.MaybeApplied(err)) {
 			t.Errorf("at request %d: %s: %v, and there is %q", at.N, what, err, now)
 		}
 		time.Sleep(time.Minute) // what is late comes
@@ -658,6 +658,37 @@ func TestInstancesRefused(t *testing.T) {
 		stop()
 		if err != nil || held.Count() != 1 || len(all) != 1 || all[0].ID != "b" {
 			t.Errorf("%v, error %v", all, err)
+		}
+	})
+}
+
+// A persistent instance whose create has no answer, and that another process
+// deletes, does not come back.
+func TestARegisterIsExecutedOnce(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("ours"), w.ConnectNext()
+		d := open(t, c)
+		i := a("x")
+		i.Type = discovery.Permanent
+		must(t, c.MakeContainerPath(t.Context(), path[:strings.LastIndexByte(path, '/')]))
+		lost, release := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.DropAfter()), make(chan struct{})
+		w.ClientNet("ours").Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpCreateSession {
+				return testutil.Hold(release)
+			}
+			return lost.Control(r)
+		})
+		registered := make(chan error, 1)
+		go func() {
+			_, err := d.Register(t.Context(), i)
+			registered <- err
+		}()
+		bubble.Await(t, "the create", lost.Hit())
+		synctest.Wait()
+		must(t, other.Delete(t.Context(), path, -1))
+		close(release)
+		if err := bubble.Await(t, "Register", registered); !framework.MaybeApplied(err) || w.Exists(path) {
+			t.Errorf("%v, exists %v", err, w.Exists(path))
 		}
 	})
 }

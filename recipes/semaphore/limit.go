@@ -187,18 +187,10 @@ func (s *Semaphore) setMax(ctx context.Context, n int) error {
 
 // keepPath makes the path, and the child that keeps it from vanishing.
 func (s *Semaphore) keepPath(ctx context.Context) error {
-	for {
-		if err := s.client.MakeContainerPath(ctx, s.path); err != nil {
-			return err
-		}
-		_, err := s.client.Create(ctx, s.path+"/"+keeper, nil, zk.FlagPersistent)
-		if err == nil || errors.Is(err, zk.ErrNodeExists) {
-			return nil
-		}
-		if !errors.Is(err, zk.ErrNoNode) { // else reaped in between
-			return err
-		}
+	if err := s.client.MakeContainerPath(ctx, s.path); err != nil {
+		return err
 	}
+	return s.client.MakePersistentPath(ctx, s.path+"/"+keeper)
 }
 
 // record writes the limit over the version that it has read. A try whose answer

@@ -294,6 +294,13 @@ var Scenarios = []Scenario{
 	{"multi-once", true, func() *sim.Plan { // with the same marker
 		return plan(sim.Once, one(calling(0, sim.Call{What: sim.MultiOnce, ID: "a"})), one(calling(2, sim.Call{What: sim.MultiOnce, ID: "a"})))
 	}},
+	{"once-create", false, func() *sim.Plan { // another client takes what is made, and then both make an ephemeral one
+		return plan(sim.Once, one(calling(0, sim.Call{What: sim.Make}, sim.Call{What: sim.Make, ID: "a", Pause: 20 * time.Millisecond})),
+			one(calling(8, sim.Call{What: sim.Take}, sim.Call{What: sim.Make, ID: "a", Pause: 15 * time.Millisecond}, sim.Call{What: sim.Take, Pause: 20 * time.Millisecond})))
+	}},
+	{"once-set", false, func() *sim.Plan { // another client sets it as well
+		return plan(sim.Once, one(calling(0, sim.Call{What: sim.SetAny}, sim.Call{What: sim.SetACL})), one(calling(3, sim.Call{What: sim.SetAny}, sim.Call{What: sim.SetACL})))
+	}},
 	{"update", false, func() *sim.Plan {
 		return plan(sim.Once, one(calling(0, sim.Call{What: sim.Update}, sim.Call{What: sim.UpdateOnce, ID: "a"})),
 			one(calling(3, sim.Call{What: sim.UpdateOnce, ID: "a"}, sim.Call{What: sim.Update})))

@@ -33,7 +33,20 @@ const (
 	Update     What = "update"
 	UpdateOnce What = "update once"
 	MultiOnce  What = "multi once"
+	SetAny     What = "set any" // at any version
+	SetACL     What = "set ACL" // the same
+	Make       What = "make"    // a znode, which is ephemeral if there is an ID
+	Take       What = "take"    // deletes it
 )
+
+// The names of what these calls change, behind that of the number.
+const (
+	dataName = "-data"
+	jobName  = "-job"
+)
+
+// unnumbered reports whether a call does nothing to the number.
+func (w What) unnumbered() bool { return w == SetAny || w == SetACL || w == Make || w == Take }
 
 // once reports whether an ID bounds how often it is executed.
 func (c Call) once() bool { return c.What == AddOnce || c.What == UpdateOnce || c.What == MultiOnce }
@@ -131,6 +144,7 @@ func (k *worker) call(c Call) bool {
 		k.clientClosed(err)
 		return false
 	case left && errors.Is(err, context.Canceled):
+	case c.What == Make && errors.Is(err, zk.ErrNodeExists), c.What == Take && errors.Is(err, zk.ErrNoNode):
 	case c.What == Update && errors.Is(err, zk.ErrBadVersion), c.What == UpdateOnce && errors.Is(err, zk.ErrBadVersion):
 		// The others were quicker, or an earlier try was executed.
 	case !k.plan.Scenario.quiet() && (framework.MaybeApplied(err) || errors.Is(err, framework.ErrSessionLost)), k.expected(err):
@@ -176,6 +190,18 @@ func (k *worker) execute(ctx context.Context, b *counted) (err error) {
 		if note, noErr := strconv.ParseInt(string(r.Note), 10, 64); noErr == nil {
 			b.value = note
 		}
+	case SetAny:
+		_, err = k.client.Set(ctx, path+dataName, []byte(strconv.Itoa(b.index)), -1)
+	case SetACL:
+		_, err = k.client.SetACL(ctx, path+dataName, append(zk.WorldACL(zk.PermAll), zk.DigestACL(zk.PermRead, "call", strconv.Itoa(b.index))...), -1)
+	case Make:
+		flags := int32(zk.FlagPersistent)
+		if b.ID != "" {
+			flags = zk.FlagEphemeral
+		}
+		_, err = k.client.Create(ctx, path+jobName, []byte(strconv.Itoa(b.index)), flags)
+	case Take:
+		err = k.client.Delete(ctx, path+jobName, -1)
 	}
 	return err
 }
@@ -208,6 +234,13 @@ func (w *world) executed() map[int][]run {
 		}
 		before = after
 	}
+	for name, made := range map[string]bool{dataName: false, jobName: true} {
+		for _, z := range w.truth.below(w.paths[0]+name, func(string) bool { return true })[w.paths[0]+name] {
+			if index, err := strconv.Atoi(z.data); err == nil && z.exists && (z.zxid == z.czxid) == made {
+				all[index] = append(all[index], run{zxid: z.zxid, at: z.at})
+			}
+		}
+	}
 	for _, b := range w.calls {
 		for _, z := range w.truth.below(w.paths[0]+"-by-"+strconv.Itoa(b.index), func(string) bool { return true }) {
 			all[b.index] = append(all[b.index], run{zxid: z[0].zxid, at: z[0].at})
@@ -236,7 +269,7 @@ func (w *world) explain(r run, all map[int][]run) (explained bool) {
 	}
 	for _, b := range w.calls {
 		if digit := int64(1) << b.index; added&digit != 0 {
-			if b.number != digit || b.What == Get || b.What == MultiOnce {
+			if b.number != digit || b.What == Get || b.What == MultiOnce || b.What.unnumbered() {
 				return false
 			}
 			all[b.index] = append(all[b.index], r)
@@ -251,12 +284,31 @@ func (w *world) reckon() {
 	for _, b := range w.calls {
 		w.reckonOne(b, all)
 	}
+	w.reckonACLs()
 	for i, b := range w.calls {
 		for _, o := range w.calls[:i] {
 			if b.What == Reserve && o.What == Reserve && b.err == nil && o.err == nil && b.value-b.number < o.value && o.value-o.number < b.value && w.together(all, i, o.index) {
 				w.ledger.fault("two blocks overlap: %+v, %+v", b, o)
 			}
 		}
+	}
+}
+
+// reckonACLs compares how often an ACL was set with how often that was called.
+func (w *world) reckonACLs() {
+	least, most := int32(0), int32(0)
+	for _, b := range w.calls {
+		switch returned := b.to > 0; {
+		case b.What != SetACL:
+		case returned && b.err == nil:
+			least++
+			fallthrough
+		case !returned, framework.MaybeApplied(b.err):
+			most++
+		}
+	}
+	if z, ok := w.ens.Stat(w.paths[0] + dataName); ok && (z.Aversion < least || z.Aversion > most) {
+		w.ledger.fault("the ACL was set %d times by %d to %d calls", z.Aversion, least, most)
 	}
 }
 
@@ -284,6 +336,8 @@ func (w *world) reckonOne(b *counted, all map[int][]run) {
 	}
 	returned := b.to > 0
 	switch {
+	case b.What == SetACL, b.What == Take: // these say no more
+		return
 	case b.What == Get:
 		if returned && b.err == nil && !w.mayLag() && !w.had(b, func(v int64) bool { return v == b.value }) {
 			wrong("it never had this value meanwhile")

@@ -144,11 +144,14 @@ func (d *draw) sometimes() time.Duration {
 func (d *draw) callsOf() (all []Call) {
 	whats := []What{Add, Add, Add, Add, AddOnce, AddOnce, AddOnce, Reserve, Swap, Set, Get}
 	if d.Recipe == Once {
-		whats = []What{Update, Update, UpdateOnce, UpdateOnce, MultiOnce, MultiOnce, MultiOnce}
+		whats = []What{Update, Update, UpdateOnce, UpdateOnce, MultiOnce, MultiOnce, MultiOnce, SetAny, SetAny, SetACL, Make, Make, Take}
 	}
 	cancels := d.canCancel()
 	for range 1 + d.IntN(4) {
 		c := Call{What: pick(d, whats...), ID: pick(d, "a", "b", "c"), Pause: pick(d, 0, d.instant(), d.upTo(time.Second))}
+		if c.What == Make && d.one(1, 2) {
+			c.ID = ""
+		}
 		if cancels {
 			c.Cancel = d.sometimes()
 		}

@@ -58,8 +58,12 @@ func (w *world) prepare(ctx context.Context) error {
 		}
 	}
 	if w.plan.Recipe == Once {
-		_, err := w.clients[0].Create(ctx, w.plan.view(0).Path(w.plan.paths()[0]), nil, zk.FlagPersistent)
-		return err
+		for _, name := range []string{"", dataName} {
+			if _, err := w.clients[0].Create(ctx, w.plan.view(0).Path(w.plan.paths()[0])+name, nil, zk.FlagPersistent); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	if path := w.plan.paths()[0]; w.plan.Crashed {
 		if err := w.operator.MakeContainerPath(ctx, path); err != nil {

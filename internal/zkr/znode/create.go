@@ -35,9 +35,9 @@ delete, read, write, admin. It may be repeated. Without it everybody may do
 everything.
 
 It costs one request, with --parents up to three more for each missing znode above
-it, and with --ephemeral one more per session timeout. If the answer to the creation of
-a sequential znode is lost, zkr does not repeat the request: check with zkr ls whether
-the znode exists.`,
+it, and with --ephemeral one more per session timeout. If the answer is lost, zkr does
+not repeat the request, since another client may have deleted the znode by then. It
+looks, and says what exists. It does not look for a sequential znode: use zkr ls.`,
 		Example: `  zkr create /app/config '{"workers": 4}'
   zkr create --parents /app/a/b/c
   zkr create --sequential /app/jobs/job- - < job.json
@@ -156,11 +156,6 @@ func (k *creation) hold(ctx context.Context, c *framework.Client, path string, d
 		return err
 	}
 	made, err := k.create(ctx, c, path, func() (string, error) { return session.Create(ctx, path, data, k.flags(), k.acl...) })
-	if errors.Is(err, zk.ErrNodeExists) && framework.MaybeApplied(err) {
-		if found, stat, lookErr := session.Exists(ctx, path); lookErr == nil && found && stat.EphemeralOwner == session.ID() {
-			made, err = path, nil // the first try was executed, and its answer was lost
-		}
-	}
 	if err != nil {
 		return err
 	}

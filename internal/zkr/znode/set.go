@@ -38,7 +38,9 @@ It prints nothing; --json prints one object with the new versions.
 With --acl and without DATA it replaces the ACL instead. --version is then the
 version of the ACL. --acl takes what zkr create --acl takes, and may be repeated.
 
-It costs one request.`,
+It costs one request. If the answer is lost, zkr looks whether the znode was written.
+Without --version it does not repeat the request, since that might overwrite what
+another client has written by then.`,
 		Example: `  zkr set /app/config '{"workers": 4}'
   zkr set /app/image - < image
   zkr set --version 7 /app/config '{"workers": 5}'

@@ -285,11 +285,7 @@ func (a *acquisition) makeDir() error {
 	if err := q.client.MakeContainerPath(a.ctx, cmp.Or(above, "/")); err != nil { // of the root: the chroot and the namespace
 		return err
 	}
-	_, err := q.client.Create(a.ctx, q.dir, nil, zk.FlagPersistent)
-	if errors.Is(err, zk.ErrNodeExists) || errors.Is(err, zk.ErrNoNode) { // or what is above was reaped: join looks again
-		return nil
-	}
-	return err
+	return q.client.MakePersistentPath(a.ctx, q.dir)
 }
 
 // grant ends stand with a grant of c, which nobody stands ahead of.

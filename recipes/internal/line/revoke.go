@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
 // Revocation is the data by which anybody asks a holder, or a waiter, to
@@ -25,8 +26,7 @@ func (l *Line) Revoke(ctx context.Context, path string) error {
 	if path != child(l.dir, base(path)) {
 		return fmt.Errorf("%s: not in line at %s", path, l.dir)
 	}
-	_, err := l.client.Set(ctx, path, []byte(Revocation), -1)
-	return err
+	return privileged.Framework.SetUnique(ctx, l.client, path, []byte(Revocation))
 }
 
 // isRevoked reports whether a release was asked for, as far as anybody has

@@ -179,6 +179,10 @@ var Framework = seam.Framework.(interface {
 	// requests: with servers since 3.6, 16 calls or more cost a few.
 	GetAndWatch(s *framework.Session, path string) (data []byte, stat *zk.Stat, changed <-chan struct{}, resume func() (again <-chan struct{}, ok bool), err error)
 
+	// SetUnique is Client.Set at any version of a znode whose path never names
+	// another one. It is repeated after an unknown outcome.
+	SetUnique(ctx context.Context, c *framework.Client, path string, data []byte) error
+
 	// Budget returns a new schedule of the client's retry policy, for an operation
 	// of several requests.
 	Budget(c *framework.Client) backoff.BackOff
