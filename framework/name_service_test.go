@@ -274,7 +274,7 @@ func TestADialOfAResolverThatDoesNotReturn(t *testing.T) {
 				}}
 				c, err := framework.New("10.0.0.1:2181,bad.example.:2181", framework.WithSessionTimeout(timeout), framework.WithResolver(bad), framework.WithDialer(n.Dial))
 				must(t, err)
-				must(t, c.WaitConnected(within(t, quick)))
+				must(t, c.WaitConnected(within(t, 2*quick)))
 				began := time.Now()
 				must(t, c.Close())
 				if took := time.Since(began); took > 0 {

@@ -56,6 +56,7 @@ type Plan struct {
 	Faults      []Fault       // in order
 	Staged      bool          // the run is the same each time, and its moments are recorded
 	Vary        uint64        // where not 0: of how long the goroutines of one instant let others go first
+	Named       bool          // the clients know the members by names
 	Longer      time.Duration // once something has struck, holders keep what they have for so much longer
 }
 
@@ -205,6 +206,7 @@ func Draw(seed uint64) *Plan {
 	d.unheard()
 	d.crowded()
 	d.looks()
+	d.names()
 	return d.Plan
 }
 
@@ -545,8 +547,8 @@ func (d *draw) op() testutil.Op {
 // String describes the plan.
 func (p *Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, servers %v, hop %v, reports %v, server tick %v, margin %v %v, asks %v, longest hold %v, limit %d, handoffs %d, linger %v, kazoo %v, async %v, alone %v, one-shot only %v, layout %v, initial %v, marker age %v, crashed %v, neighbor %v, views %q\n",
-		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Servers, p.Hop, p.Reports, p.ServerTick, p.HasMargin, p.Margin, p.Asks, p.MaxHold, p.Limit, p.Handoffs, p.Linger, p.Kazoo, p.Async, p.Alone, p.OneShotOnly, p.Layout, p.Initial, p.Age, p.Crashed, p.Neighbor, p.Views)
+	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, servers %v, hop %v, reports %v, server tick %v, margin %v %v, asks %v, longest hold %v, limit %d, handoffs %d, linger %v, kazoo %v, async %v, alone %v, one-shot only %v, layout %v, initial %v, marker age %v, crashed %v, neighbor %v, views %q, named %v\n",
+		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Servers, p.Hop, p.Reports, p.ServerTick, p.HasMargin, p.Margin, p.Asks, p.MaxHold, p.Limit, p.Handoffs, p.Linger, p.Kazoo, p.Async, p.Alone, p.OneShotOnly, p.Layout, p.Initial, p.Age, p.Crashed, p.Neighbor, p.Views, p.Named)
 	for c, client := range p.Workers {
 		for g, steps := range client {
 			fmt.Fprintf(&b, "  worker %d.%d\n", c, g)

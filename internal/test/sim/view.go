@@ -47,7 +47,7 @@ func (p *Plan) whole() bubble.View { return bubble.View{Chroot: p.base()} }
 
 // prepare creates what must exist before the first client connects.
 func (w *world) prepare(ctx context.Context) error {
-	if w.plan.Views != nil {
+	if w.plan.Views != nil && !w.plan.Named {
 		if err := bubble.MakeBase(ctx, w.ens); err != nil {
 			return err
 		}
