@@ -36,16 +36,17 @@ func nameOf(member int) string { return fmt.Sprintf("zk%d.example.", member) }
 // starts the ensemble that takes addresses, and creates the clients' chroots in
 // both, which they know from their first connection on.
 func (w *world) names(ctx context.Context) (servers string, err error) {
+	if w.plan.Views != nil {
+		if err := bubble.MakeBase(ctx, w.ens); err != nil {
+			return "", err
+		}
+	}
+	time.Sleep(time.Second) // two ensembles are not made at one time
 	if w.elsewhere, err = testutil.New(testutil.InMemory(), testutil.WithTick(w.plan.Tick)); err != nil {
 		return "", err
 	}
-	if w.plan.Views != nil {
-		for _, ens := range []*testutil.Embedded{w.ens, w.elsewhere} {
-			if err := bubble.MakeBase(ctx, ens); err != nil {
-				return "", err
-			}
-			time.Sleep(time.Second) // with the same transactions at another time
-		}
+	if err := bubble.MakeBase(ctx, w.elsewhere); err != nil {
+		return "", err
 	}
 	for i := range w.plan.Workers {
 		n := &named{world: w, client: i, hosts: make([]string, w.plan.Members), taken: make([]bool, w.plan.Members)}
@@ -117,8 +118,10 @@ func (w *world) misname(f Fault) (heal func(), done bool) {
 func (n *named) fail(f Fault, member int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	answer := nameserver.Addresses
+	answer, delay := nameserver.Addresses, time.Duration(0)
 	switch f.What {
+	case NamesSlow:
+		delay = f.By
 	case NamesSilent:
 		answer = nameserver.Silence
 	case NamesFail:
@@ -132,7 +135,7 @@ func (n *named) fail(f Fault, member int) {
 	case AddressTaken:
 		answer, n.taken[member] = nameserver.Silence, true
 	}
-	n.Answer(nameOf(member), answer, f.By)
+	n.Answer(nameOf(member), answer, delay)
 }
 
 // ofNames reports whether a fault is one of the name service.
@@ -143,7 +146,8 @@ func (f What) ofNames() bool {
 // losesNone reports whether nothing fails but the name service, and each client
 // knows an address of a member all the time: then no lease may be lost.
 func (p *Plan) losesNone() bool {
-	if len(p.Faults) == 0 || p.Policy != framework.ErrorPolicySession || p.MaxHold > 0 || p.HasMargin || p.Latency > 3*time.Millisecond {
+	slow := p.Latency > 3*time.Millisecond || p.Reports > 0 || p.Servers != nil || p.Hop || p.Rates != nil || p.HasMargin
+	if len(p.Faults) == 0 || p.Policy != framework.ErrorPolicySession || p.MaxHold > 0 || slow {
 		return false
 	}
 	unknown := 0 // faults that leave a member without an address that is known
@@ -164,19 +168,35 @@ func (p *Plan) losesNone() bool {
 }
 
 // names draws whether clients know the members by names, and faults of the name
-// service, alone or among others. It draws last, for the reason that views has.
+// service, among others or alone, where no lease may be lost as a rule. It
+// draws last, for the reason that views has.
 func (d *draw) names() {
 	if d.Named = d.one(1, 4); !d.Named || d.Scenario.quiet() {
 		return
 	}
 	if d.one(1, 2) {
-		d.Faults = nil
+		d.Views = nil
+		for range d.Workers {
+			d.Views = append(d.Views, pick(d, bubble.Views[1], bubble.Views[3]))
+		}
+	}
+	kinds, member := []What{NamesSilent, NamesFail, NamesSlow, NamesGone, NamesMove}, d.IntN(d.Members)
+	if d.Views != nil && !slices.ContainsFunc(d.Views, func(v bubble.View) bool { return v.Chroot == "" }) {
+		kinds = append(kinds, AddressTaken) // clients without a chroot do not know their ensemble well
+	}
+	if d.one(1, 2) {
+		d.Faults, d.Policy, d.MaxHold = nil, framework.ErrorPolicySession, 0
+		d.Latency, d.Reports, d.Servers, d.Hop, d.Rates, d.HasMargin = time.Millisecond, 0, nil, false, nil, false
+		kinds = pick(d, kinds[:3], kinds)
+		for _, client := range d.Workers { // there are leases to lose
+			s := &client[0][0]
+			s.Try, s.Cancel, s.Nth, s.Work = false, 0, 0, 2*d.Timeout+d.upTo(d.Timeout)
+		}
 	}
 	for range 1 + d.IntN(4) {
 		d.Faults = append(d.Faults, Fault{
-			At: When{Time: d.upTo(2 * d.Timeout)}, For: d.upTo(2 * d.Timeout),
-			What:   pick(d, NamesSilent, NamesSilent, NamesFail, NamesGone, NamesSlow, NamesMove, AddressTaken),
-			Client: d.IntN(len(d.Workers)), Member: pick(d, Near, Every, d.IntN(d.Members)), By: d.upTo(d.Timeout / 2),
+			At: When{Time: d.upTo(2 * d.Timeout)}, For: d.upTo(2 * d.Timeout), What: pick(d, kinds...),
+			Client: d.IntN(len(d.Workers)), Member: pick(d, Near, Every, member), By: d.upTo(d.Timeout / 2),
 		})
 	}
 }
