@@ -133,13 +133,15 @@ func (n *named) fail(f Fault, member int) {
 		n.hosts[member] = fmt.Sprintf("10.0.%d.%d", n.moves, member+1)
 		n.Is(nameOf(member), n.hosts[member])
 	case AddressTaken:
-		answer, n.taken[member] = nameserver.Silence, true
+		answer = nameserver.Silence
 	}
+	// What the name server says is true.
+	n.taken[member] = f.What == AddressTaken || n.taken[member] && answer != nameserver.Addresses
 	n.Answer(nameOf(member), answer, delay)
 }
 
-// ofNames reports whether a fault is one of the name service.
-func (f What) ofNames() bool {
+// OfNames reports whether a fault is one of the name service.
+func (f What) OfNames() bool {
 	return slices.Contains([]What{NamesSilent, NamesFail, NamesGone, NamesSlow, NamesMove, AddressTaken}, f)
 }
 
@@ -153,7 +155,7 @@ func (p *Plan) losesNone() bool {
 	unknown := 0 // faults that leave a member without an address that is known
 	for _, f := range p.Faults {
 		switch {
-		case !f.What.ofNames():
+		case !f.What.OfNames():
 			return false
 		case f.What == NamesMove: // a name server that is silent meanwhile does not tell
 			unknown += len(p.Faults) - 1

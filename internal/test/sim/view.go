@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -53,7 +54,7 @@ func (w *world) prepare(ctx context.Context) error {
 		}
 	}
 	for i := range w.plan.paths() {
-		if _, err := w.clients[0].Create(ctx, w.plan.view(0).Path(w.plan.data(i)), nil, zk.FlagPersistent); err != nil {
+		if _, err := w.clients[0].Create(ctx, w.plan.view(0).Path(w.plan.data(i)), nil, zk.FlagPersistent); err != nil && !errors.Is(err, zk.ErrNodeExists) { // its first answer was lost
 			return err
 		}
 	}
