@@ -22,6 +22,7 @@ type named struct {
 	nameserver.Server
 	world  *world
 	client int
+	net    *testutil.ClientNet
 
 	mu    sync.Mutex // guards what follows
 	hosts []string   // by member: its address
@@ -49,7 +50,7 @@ func (w *world) names(ctx context.Context) (servers string, err error) {
 		return "", err
 	}
 	for i := range w.plan.Workers {
-		n := &named{world: w, client: i, hosts: make([]string, w.plan.Members), taken: make([]bool, w.plan.Members)}
+		n := &named{world: w, client: i, net: w.ens.ClientNet(fmt.Sprint(i)), hosts: make([]string, w.plan.Members), taken: make([]bool, w.plan.Members)}
 		n.heal()
 		w.named = append(w.named, n)
 	}
@@ -88,7 +89,7 @@ func (n *named) dial(network, address string, timeout time.Duration) (net.Conn, 
 	case taken:
 		return w.elsewhere.ClientNet("all").Dial(network, w.elsewhere.Servers(), timeout)
 	}
-	conn, err := w.nets[n.client].Dial(network, strings.Split(w.ens.Servers(), ",")[member], timeout)
+	conn, err := n.net.Dial(network, strings.Split(w.ens.Servers(), ",")[member], timeout)
 	if err != nil || !w.plan.Staged {
 		return conn, err
 	}
@@ -111,7 +112,7 @@ func (w *world) misname(f Fault) (heal func(), done bool) {
 			n.fail(f, i)
 		}
 	}
-	w.nets[f.Client].Drop()
+	n.net.Drop()
 	return n.heal, true
 }
 
