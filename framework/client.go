@@ -37,6 +37,7 @@ type core struct {
 	cfg       config
 	chroot    prefix
 	servers   serverList
+	ensemble  ensemble
 	pace      dialPace
 	closing   chan struct{}  // closed: Close was called
 	done      chan struct{}  // closed: run has returned
@@ -120,7 +121,7 @@ func newCore(cfg config, addrs []string, chroot prefix) *core {
 		lines:      lines,
 		observers:  newObservers(cfg.observers, logger),
 		chroot:     chroot,
-		servers:    serverList{names: shuffled(addrs), resolver: cfg.resolver},
+		servers:    serverList{names: shuffled(addrs), resolver: cancelable(cfg.resolver, cfg.log)},
 		pace:       dialPace{round: len(addrs), longest: min(time.Second, cfg.sessionTimeout/10)},
 		supplying:  make(chan struct{}, mostSupplied),
 		closing:    make(chan struct{}),
@@ -362,6 +363,7 @@ func (c *Client) Close() error {
 	case <-time.After(closeTimeout):
 		k.cfg.log.Warn("closed while background work had not ended")
 	}
+	k.servers.close()
 	patience := time.After(flushTimeout)
 	_ = k.observers.flush(patience) && k.lines.flush(patience) // what still waits is delivered when the user's functions return
 	k.mu.Lock()

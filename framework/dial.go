@@ -87,7 +87,10 @@ func (s *session) dial(network, _ string, _ time.Duration) (net.Conn, error) {
 // opens a connection to it, within limit.
 func (c *core) dialNext(network string, stop <-chan struct{}, limit time.Duration) (net.Conn, server, SASLExchange, error) {
 	began := time.Now()
-	to, round, err := c.servers.next(limit)
+	to, round, err := c.servers.next(stop, limit)
+	if errors.Is(err, errSevered) {
+		return nil, to, nil, err
+	}
 	c.pace.setRound(round)
 	c.mu.Lock()
 	c.attempts++
@@ -95,7 +98,7 @@ func (c *core) dialNext(network string, stop <-chan struct{}, limit time.Duratio
 	if err != nil {
 		return nil, to, nil, err
 	}
-	if limit -= time.Since(began); to.oneOfSeveral {
+	if limit -= time.Since(began); to.oneOfSeveral || to.remembered {
 		limit /= 2 // a host that does not answer must not use up all of the time
 	}
 	began = time.Now()

@@ -31,6 +31,7 @@ func (c *core) noteEarlier(s *session) {
 	if o.id == 0 {
 		return
 	}
+	c.ensemble.noteSeen(s.latestSeen())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.earlier = append(c.earlier, &earlierSession{orphan: o, asking: make(chan struct{})})

@@ -87,7 +87,11 @@ func (s *session) onHangUp(at server, seen int64) {
 // askForHistory ends the session if the ensemble does not know the transaction
 // seen.
 func (s *session) askForHistory(at server, seen int64) {
-	latest, err := s.core.latestTransaction(at, s.closeStepTimeout())
+	err := s.core.vouch(context.Background(), at, s.closeStepTimeout())
+	latest := int64(0)
+	if err == nil {
+		latest, err = s.core.latestTransaction(at, s.closeStepTimeout())
+	}
 	if err != nil {
 		s.core.cfg.log.Debug("cannot ask for the latest transaction", zap.Stringer("server", at), zap.Error(err))
 		return

@@ -337,7 +337,7 @@ func (l *link) take(p []byte) bool {
 		return true
 	}
 	_ = l.Close()
-	if errors.Is(l.fault, errAnotherSession) || errors.Is(l.fault, errNotCaughtUp) {
+	if errors.Is(l.fault, errAnotherSession) || errors.Is(l.fault, errNotCaughtUp) || errors.Is(l.fault, errNotVouched) {
 		return false
 	}
 	if l.fault == nil {
@@ -390,6 +390,11 @@ func (l *link) onHead(head []byte, first bool) (body []field, ok bool) {
 	now := clock.Now()
 	if first {
 		answer, ok := parseConnectAnswer(head)
+		if ok {
+			if l.fault = l.vouch(answer.SessionID); l.fault != nil {
+				return nil, false
+			}
+		}
 		if ok && l.session.isAnother(answer.SessionID) {
 			l.fault = l.closeAnother()
 			return nil, false

@@ -104,15 +104,8 @@ func (s *session) hasOffer(l *link, op wire.Op) bool {
 
 func (s *session) beginOffer(l *link, op wire.Op) *offered {
 	return l.offers.begin(op, func() (minor int, every bool, err error) {
-		during, cancel := context.WithCancel(context.Background())
+		during, cancel := contextUntil(l.asked.ended) // then nobody needs the answer
 		defer cancel()
-		go func() {
-			select {
-			case <-l.asked.ended: // nobody needs the answer
-			case <-during.Done():
-			}
-			cancel()
-		}()
 		return s.core.askOffer(during, l.to, op, s.closeStepTimeout())
 	})
 }

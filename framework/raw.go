@@ -51,7 +51,9 @@ func (r raw) Certificates() []tls.Certificate {
 }
 
 func (r raw) Resolve(ctx context.Context, name string, limit time.Duration) ([]string, error) {
-	found, err := r.core.servers.resolve(ctx, name, limit)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	found, err := r.core.servers.resolve(ctx, name)
 	return slices.Sorted(slices.Values(found)), err
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -14,18 +13,21 @@ import (
 )
 
 // serverList decides which server is called next. A name may stand for several
-// servers, such as one DNS name for a whole ensemble. So it is resolved at
-// every attempt, and each attempt calls another of its addresses: a server that
-// accepts and drops connections does not hide the others.
+// servers, such as one DNS name for a whole ensemble. Each attempt calls
+// another of its addresses: a server that accepts and drops connections does
+// not hide the others. names.go has where the addresses come from.
 type serverList struct {
 	names    []string      // "host:port"
 	resolver *net.Resolver // nil: the dialer gets the names
+	lookups  sync.WaitGroup
 
-	mu           sync.Mutex                // guards what follows
-	at           int                       // index of the name that is called next
-	attemptsLeft int                       // for this name; 0: not resolved yet
-	attempts     int                       // so far
-	addresses    map[string]map[string]int // by name and address: the attempt that called it last
+	mu           sync.Mutex // guards what follows
+	closed       bool
+	at           int // index of the name that is called next
+	attemptsLeft int // for this name; 0: not chosen yet
+	attempts     int // so far
+	known        map[string]*knownName
+	changed      chan struct{} // closed when a lookup has ended; nil: nobody waits
 }
 
 // server is a server to be called.
@@ -33,6 +35,7 @@ type server struct {
 	name         string // as in the list
 	address      string // to be dialed: the name, or an address of it
 	oneOfSeveral bool   // the name has other addresses
+	remembered   bool   // the name server has not confirmed the address now: see ensemble.go
 }
 
 func (s server) String() string {
@@ -50,40 +53,76 @@ func (r *serverList) name() string {
 }
 
 // next returns the next server to call. It goes round over the names, and over
-// the addresses of each name, the least recently called first. It continues
-// where the previous session of the client stopped: a new session does not
-// begin with the server that the previous one was lost on. round is how many
-// attempts make a round.
-func (r *serverList) next(limit time.Duration) (s server, round int, err error) {
-	name := r.name()
-	addresses, err := r.resolve(context.Background(), name, limit)
+// the addresses of each name, the least recently called first. It passes over
+// names without an address. It continues where the previous session of the
+// client stopped: a new session does not begin with the server that the
+// previous one was lost on. round is how many attempts make a round. It fails
+// with errSevered when stop is closed.
+func (r *serverList) next(stop <-chan struct{}, limit time.Duration) (s server, round int, err error) {
+	i := -1
+	err = r.await(stop, limit, func() (done bool) {
+		i, done = r.chooseLocked(limit)
+		return done
+	})
+	if errors.Is(err, errSevered) {
+		return server{}, 0, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.attempts++
-	last := r.addresses[name]
-	calls := make(map[string]int, len(addresses))
-	for _, a := range addresses {
-		calls[a] = last[a]
+	for _, name := range r.names {
+		switch n := r.knownLocked(name); {
+		case len(n.addresses) > 0:
+			round += len(n.addresses)
+		case n.isAwaited(limit):
+			round++
+		}
 	}
-	if r.addresses == nil {
-		r.addresses = make(map[string]map[string]int)
+	round = max(1, round)
+	if err != nil || i < 0 {
+		if n := r.knownLocked(r.names[r.at]); n.err != nil {
+			err = n.err
+		}
+		r.at, r.attemptsLeft = (r.at+1)%len(r.names), 0
+		return server{}, round, err
 	}
-	r.addresses[name] = calls
+	if i != r.at {
+		r.at, r.attemptsLeft = i, 0
+	}
+	name := r.names[i]
+	n := r.knownLocked(name)
+	calls := make(map[string]int, len(n.addresses))
+	for _, a := range n.addresses {
+		calls[a] = n.calls[a]
+	}
+	n.calls = calls
 	if r.attemptsLeft == 0 || r.attemptsLeft > len(calls) {
-		r.attemptsLeft = max(1, len(calls))
+		r.attemptsLeft = len(calls)
 	}
 	if r.attemptsLeft--; r.attemptsLeft == 0 {
 		r.at = (r.at + 1) % len(r.names)
 	}
-	for _, n := range r.names {
-		round += max(1, len(r.addresses[n]))
-	}
-	if err != nil {
-		return server{}, round, err
-	}
-	s = server{name: name, address: leastRecent(addresses, calls), oneOfSeveral: len(calls) > 1}
+	s = n.server(name, leastRecent(n.addresses, calls), limit)
 	calls[s.address] = r.attempts
 	return s, round, nil
+}
+
+// chooseLocked returns the index of the next name that has an address, -1 if
+// none has. done reports whether there is nothing to wait for.
+func (r *serverList) chooseLocked(limit time.Duration) (i int, done bool) {
+	done = true
+	for k := range r.names {
+		i := (r.at + k) % len(r.names)
+		switch n := r.knownLocked(r.names[i]); {
+		case n.isAwaited(limit):
+			return -1, false
+		case len(n.addresses) > 0:
+			return i, true
+		case n.cancel != nil:
+			done = false
+		}
+	}
+	return -1, done
 }
 
 // leastRecent returns the address that was called least recently. Among equals
@@ -107,51 +146,23 @@ func leastRecent(addresses []string, calls map[string]int) string {
 // isOneFamily reports whether both addresses are of IPv4, or both of IPv6.
 func isOneFamily(a, b string) bool { return (a[0] == '[') == (b[0] == '[') }
 
-// all resolves all names, and returns the servers, in no order.
-func (r *serverList) all(ctx context.Context, limit time.Duration) []server {
-	var mu sync.Mutex // guards found
-	var found []server
-	var each sync.WaitGroup
-	for _, name := range r.names {
-		each.Go(func() {
-			addresses, err := r.resolve(ctx, name, limit)
-			if err != nil {
-				return
+// all returns the servers of all names that have an address, in random order.
+func (r *serverList) all(ctx context.Context, limit time.Duration) (found []server) {
+	_ = r.await(ctx.Done(), limit, func() bool {
+		found = nil
+		done := true
+		for _, name := range r.names {
+			n := r.knownLocked(name)
+			if n.isAwaited(limit) {
+				return false
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			for _, a := range addresses {
-				found = append(found, server{name: name, address: a})
+			for _, a := range n.addresses {
+				found = append(found, n.server(name, a, limit))
 			}
-		})
-	}
-	each.Wait()
+			done = done && n.cancel == nil
+		}
+		return done || len(found) > 0
+	})
 	random.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
 	return found
-}
-
-// resolve returns the addresses of a name, in no order.
-func (r *serverList) resolve(ctx context.Context, name string, limit time.Duration) ([]string, error) {
-	if r.resolver == nil {
-		return []string{name}, nil
-	}
-	host, port, err := net.SplitHostPort(name)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	found, err := r.resolver.LookupIPAddr(ctx, host)
-	if err == nil && len(found) == 0 {
-		err = errors.New("no address")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("resolve %s: %w", host, err)
-	}
-	addresses := make([]string, len(found))
-	for i, a := range found {
-		addresses[i] = net.JoinHostPort(a.String(), port)
-	}
-	random.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
-	return addresses, nil
 }

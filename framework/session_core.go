@@ -233,6 +233,9 @@ func (s *session) onConnected() {
 	s.mu.Unlock()
 	s.hub.reset(on) // the watches of earlier connections are gone
 	s.core.transition(connected, s, nil)
+	if s.core.servers.looksUpAny() {
+		go s.learnEnsemble()
+	}
 }
 
 // onDisconnected runs when the connection has ended.
@@ -302,6 +305,7 @@ func (s *session) onConnectAnswer(l *link, a wire.ConnectResponse, sentAt time.T
 	s.id, s.password, s.timeout = a.SessionID, a.Password, time.Duration(a.Timeout)*time.Millisecond
 	s.margin = s.core.cfg.margin(s.timeout)
 	s.link, s.useful, s.hungUp = l, false, hangUps{}
+	s.core.servers.connected()
 	now := clock.Now()
 	s.answered = now
 	if !l.answeredAt.IsZero() {

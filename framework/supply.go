@@ -15,6 +15,19 @@ const mostSupplied = 16
 
 var errNoResult = errors.New("no result")
 
+// contextUntil returns a context that ends when stop is closed.
+func contextUntil(stop <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-stop:
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	return ctx, cancel
+}
+
 // supply gets from a function of the user what a connection needs, within
 // limit, unless stop is closed. fn runs on a goroutine of its own: what it
 // returns after that is dropped, and a panic of it is an error.

@@ -210,10 +210,16 @@ func (s *session) pause(d time.Duration) bool {
 func (c *core) closeRemotely(ctx context.Context, to server, id int64, password []byte, authenticated bool, limit time.Duration) error {
 	const shortest = 1 // ms: the server raises it to the shortest timeout that it allows
 	r, err := c.converse(ctx, to, limit, &wire.ConnectRequest{Timeout: shortest, SessionID: id, Password: password}, authenticated, closeSession)
-	if r.session != 0 { // otherwise it is gone already, or nothing is known
-		c.resumesNone.Store(r.session != id)
+	isGone, isAnother := r.session == 0 && err == nil, r.session != 0 && r.session != id
+	if isGone || isAnother {
+		if err := c.vouch(ctx, to, limit); err != nil {
+			return err
+		}
 	}
-	if r.session != 0 && r.session != id {
+	if r.session != 0 {
+		c.resumesNone.Store(isAnother)
+	}
+	if isAnother {
 		return errAnotherSession // which was closed in its stead, answered or not
 	}
 	return err

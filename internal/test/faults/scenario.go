@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/sim"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
@@ -176,6 +177,12 @@ var Scenarios = []Scenario{
 	{"mutex-write-proof", false, func() *sim.Plan { // also covers a leader that has lost its quorum
 		p := plan(sim.Mutex, one(at(0, 40)), one(at(10, 40)))
 		return with(p, func(p *sim.Plan) { p.Proof = framework.ProofWrite })
+	}},
+	{"mutex-names", false, func() *sim.Plan { // the clients know the members by names
+		p := plan(sim.Mutex, one(at(0, 40)), one(at(10, 40)))
+		return with(p, func(p *sim.Plan) {
+			p.Named, p.Views = true, []bubble.View{bubble.Views[1], bubble.Views[1]}
+		})
 	}},
 	{"mutex-uneven", false, func() *sim.Plan { // the second member that a client connects to grants more
 		p := plan(sim.Mutex, one(at(0, 3000)), one(at(10, 10)))

@@ -30,7 +30,7 @@ func (l *ledger) knownLocked(t *holding) bool {
 		t.of.last = time.Now()
 		t.of.ended[t.who.client] = t.of.last
 		l.logLocked("%v: lost: %v", t, t.lease.Err())
-		if l.plan.Scenario.quiet() {
+		if l.plan.Scenario.quiet() || l.plan.losesNone() {
 			l.wrongLocked("%v was lost, and nothing has failed: %v", t, t.lease.Err())
 		}
 	}

@@ -56,6 +56,8 @@ func (w *world) client(f Fault, msg message) (heal func(), done bool) {
 	case LoseEvents:
 		w.nets[c].LoseEvents(true)
 		return func() { w.nets[c].LoseEvents(false) }, true
+	case NamesSilent, NamesFail, NamesGone, NamesSlow, NamesMove, AddressTaken:
+		return w.misname(f)
 	case RepeatConnect:
 		return nil, w.repeat(c, msg.frame)
 	case Expire:

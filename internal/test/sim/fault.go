@@ -13,7 +13,7 @@ import (
 type Fault struct {
 	What   What
 	Client int           // whose connection, session, member, znode or caller it strikes
-	Member int           // its number, or Near, or Leader
+	Member int           // its number, or Near, Leader or Every
 	For    time.Duration // how long it lasts
 	Steps  int           // above 0: it ends after so many steps of others, if that is sooner
 	By     time.Duration // the delay, or how far the clock jumps
@@ -30,6 +30,7 @@ type Fault struct {
 const (
 	Near   = -1 // the one that the client is connected to
 	Leader = -2
+	Every  = -3 // all of them
 )
 
 // What says what fails.
@@ -78,6 +79,12 @@ const (
 	DenyCreate      What = "deny create" // by the directory's ACL
 	DenyRead        What = "deny read"
 	DenyDelete      What = "deny delete"
+	NamesSilent     What = "names silent" // the name server about a member, or all, and the client is disconnected
+	NamesFail       What = "names fail"
+	NamesGone       What = "names gone"
+	NamesSlow       What = "names slow"
+	NamesMove       What = "names move"    // members have other addresses
+	AddressTaken    What = "address taken" // another ensemble has a member's, and the name server is silent
 )
 
 // connects reports whether a fault strikes the next connect of its client.

@@ -60,6 +60,7 @@ type Plan struct {
 	Faults      []Fault       // in order
 	Staged      bool          // the run is the same each time, and its moments are recorded
 	Vary        uint64        // where not 0: of how long the goroutines of one instant let others go first
+	Named       bool          // the clients know the members by names
 	Longer      time.Duration // once something has struck, holders keep what they have for so much longer
 }
 
@@ -213,6 +214,7 @@ func Draw(seed uint64) *Plan {
 	d.crowded()
 	d.looks()
 	d.values()
+	d.names()
 	return d.Plan
 }
 
@@ -553,8 +555,8 @@ func (d *draw) op() testutil.Op {
 // String describes the plan.
 func (p *Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, servers %v, hop %v, reports %v, server tick %v, margin %v %v, asks %v, longest hold %v, limit %d, handoffs %d, linger %v, kazoo %v, async %v, alone %v, one-shot only %v, layout %v, initial %v, marker age %v, crashed %v, neighbor %v, views %q, values %+v, crossed %v, one election %v, observers %q\n",
-		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Servers, p.Hop, p.Reports, p.ServerTick, p.HasMargin, p.Margin, p.Asks, p.MaxHold, p.Limit, p.Handoffs, p.Linger, p.Kazoo, p.Async, p.Alone, p.OneShotOnly, p.Layout, p.Initial, p.Age, p.Crashed, p.Neighbor, p.Views, p.Values, p.Crossed, p.OneElection, p.Observers)
+	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, servers %v, hop %v, reports %v, server tick %v, margin %v %v, asks %v, longest hold %v, limit %d, handoffs %d, linger %v, kazoo %v, async %v, alone %v, one-shot only %v, layout %v, initial %v, marker age %v, crashed %v, neighbor %v, views %q, named %v, values %+v, crossed %v, one election %v, observers %q\n",
+		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Servers, p.Hop, p.Reports, p.ServerTick, p.HasMargin, p.Margin, p.Asks, p.MaxHold, p.Limit, p.Handoffs, p.Linger, p.Kazoo, p.Async, p.Alone, p.OneShotOnly, p.Layout, p.Initial, p.Age, p.Crashed, p.Neighbor, p.Views, p.Named, p.Values, p.Crossed, p.OneElection, p.Observers)
 	for c, client := range p.Workers {
 		for g, steps := range client {
 			fmt.Fprintf(&b, "  worker %d.%d\n", c, g)

@@ -171,6 +171,9 @@ func (w *world) heal() {
 	for i := range w.ens.Members() {
 		w.restore(i)
 	}
+	for _, n := range w.named {
+		n.heal()
+	}
 	for i, net := range w.nets {
 		if !w.gone(i) {
 			net.Heal()

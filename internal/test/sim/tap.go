@@ -40,8 +40,12 @@ func (w *world) tapped(client int, to *testutil.ClientNet, addresses []string) f
 		if err != nil {
 			return nil, err
 		}
-		return &tap{Conn: conn, world: w, client: client, in: bufio.NewReader(conn), asked: map[int32]string{}}, nil
+		return w.tap(client, conn), nil
 	}
+}
+
+func (w *world) tap(client int, conn net.Conn) *tap {
+	return &tap{Conn: conn, world: w, client: client, in: bufio.NewReader(conn), asked: map[int32]string{}}
 }
 
 // Write passes whole frames on, which is how the wire client writes.

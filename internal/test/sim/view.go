@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -47,13 +48,13 @@ func (p *Plan) whole() bubble.View { return bubble.View{Chroot: p.base()} }
 
 // prepare creates what must exist before the first client connects.
 func (w *world) prepare(ctx context.Context) error {
-	if w.plan.Views != nil {
+	if w.plan.Views != nil && !w.plan.Named {
 		if err := bubble.MakeBase(ctx, w.ens); err != nil {
 			return err
 		}
 	}
 	for i := range w.plan.paths() {
-		if _, err := w.clients[0].Create(ctx, w.plan.view(0).Path(w.plan.data(i)), nil, zk.FlagPersistent); err != nil {
+		if _, err := w.clients[0].Create(ctx, w.plan.view(0).Path(w.plan.data(i)), nil, zk.FlagPersistent); err != nil && !errors.Is(err, zk.ErrNodeExists) { // its first answer was lost
 			return err
 		}
 	}

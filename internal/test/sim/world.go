@@ -90,18 +90,20 @@ func (r *Result) Judge(pictures string) {
 
 // world is a run in progress.
 type world struct {
-	plan     *Plan
-	bubble   string        // its name in stacks
-	ending   chan struct{} // closed: everything is being closed
-	ens      *testutil.Embedded
-	ledger   *ledger
-	paths    []string
-	clients  []*framework.Client
-	shared   map[int]*leader.Election // by client, where its goroutines share one
-	nets     []*testutil.ClientNet
-	operator *framework.Client // nil if it has nothing to do
-	batches  int               // guarded by mu
-	truth    *truth
+	plan      *Plan
+	bubble    string        // its name in stacks
+	ending    chan struct{} // closed: everything is being closed
+	ens       *testutil.Embedded
+	ledger    *ledger
+	paths     []string
+	clients   []*framework.Client
+	shared    map[int]*leader.Election // by client, where its goroutines share one
+	nets      []*testutil.ClientNet
+	named     []*named           // by client; none if the plan has no names
+	elsewhere *testutil.Embedded // nil, too, then
+	operator  *framework.Client  // nil if it has nothing to do
+	batches   int                // guarded by mu
+	truth     *truth
 
 	mu       sync.Mutex // guards what follows
 	sessions map[int64]int
@@ -186,6 +188,13 @@ func (w *world) build() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	pauses := retry.Exponential(20*time.Millisecond, 300*time.Millisecond, 1<<30)
+	servers := w.ens.Servers()
+	if p.Named {
+		var err error
+		if servers, err = w.names(ctx); err != nil {
+			return err
+		}
+	}
 	for i := range p.Workers {
 		net := w.ens.ClientNet(fmt.Sprint(i))
 		if p.Staged {
@@ -215,7 +224,10 @@ func (w *world) build() error {
 		case p.Brief:
 			opts = append(opts, framework.WithRetry(retry.NTimes(2, 50*time.Millisecond)))
 		}
-		c, err := p.view(i).New(w.ens.Servers(), opts...)
+		if p.Named {
+			opts = append(opts, framework.WithResolver(w.named[i].Resolver()), framework.WithDialer(w.named[i].dial))
+		}
+		c, err := p.view(i).New(servers, opts...)
 		if err != nil {
 			return err
 		}
@@ -552,6 +564,14 @@ func (w *world) end() {
 	}
 	if err := w.ens.Close(); err != nil {
 		w.ledger.fault("%v", err)
+	}
+	if w.elsewhere != nil {
+		if left := w.elsewhere.Sessions(); len(left) > 0 {
+			w.ledger.fault("sessions left in another ensemble: %v", left)
+		}
+		if err := w.elsewhere.Close(); err != nil {
+			w.ledger.fault("%v", err)
+		}
 	}
 	w.ledger.finish()
 	switch w.plan.Recipe {
