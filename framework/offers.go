@@ -246,8 +246,8 @@ var errHangsUp = errors.New("the server ends the connection on this operation")
 // connection has ended on it, although a read before it was answered, and
 // another error if the server has not said it.
 func (c *core) tryOperation(ctx context.Context, to server, limit time.Duration, op wire.Op, body wire.Appender) (has bool, err error) {
-	const shortest = 1 // ms: the server raises it to the shortest timeout that it allows
-	conn, session, err := c.openSide(ctx, to, limit, &wire.ConnectRequest{Timeout: shortest, Password: make([]byte, passwordSize)}, true, readRoot)
+	began := time.Now()
+	conn, session, err := c.openSide(ctx, to, limit, &wire.ConnectRequest{Timeout: int32(limit.Milliseconds()), Password: make([]byte, passwordSize)}, true, readRoot)
 	if session.SessionID != 0 {
 		defer func() {
 			if err := c.closeRemotely(context.Background(), to, session.SessionID, session.Password, true, min(limit, maxCloseStep)); err != nil {
@@ -272,7 +272,7 @@ func (c *core) tryOperation(ctx context.Context, to server, limit time.Duration,
 	switch {
 	case err == nil:
 		return true, nil
-	case isHangUp(err):
+	case isHangUp(err) && time.Since(began) < time.Duration(session.Timeout)*time.Millisecond: // the session has not expired
 		return false, errHangsUp
 	case errors.As(err, &code):
 		switch code {

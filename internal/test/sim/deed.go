@@ -56,6 +56,8 @@ func (w *world) client(f Fault, msg message) (heal func(), done bool) {
 	case LoseEvents:
 		w.nets[c].LoseEvents(true)
 		return func() { w.nets[c].LoseEvents(false) }, true
+	case Full, LateBeside:
+		return w.fares(f), true
 	case RepeatConnect:
 		return nil, w.repeat(c, msg.frame)
 	case Expire:

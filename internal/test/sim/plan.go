@@ -205,6 +205,7 @@ func Draw(seed uint64) *Plan {
 	d.unheard()
 	d.crowded()
 	d.looks()
+	d.facts()
 	return d.Plan
 }
 

@@ -114,6 +114,7 @@ type world struct {
 	lasting  int     // faults that have not ended
 	delays   []*delay
 	cuts     map[int]*[2]int // by client: how many cut requests, and answers
+	besides  map[*Fault]bool // what connections beside those of sessions suffer
 	vary     *rand.Rand      // nil: nobody lets others go first
 	calling  map[who]func()  // ends the call of a worker
 	ended    map[who]bool    // workers whose call was ended by a fault
@@ -151,7 +152,7 @@ func (w *world) run() {
 	w.sessions, w.dead, w.troubled, w.leavers, w.armed = map[int64]int{}, map[int]bool{}, map[int]bool{}, map[who]*leaver{}, map[*Fault]bool{}
 	w.orphans, w.deaf = map[orphan]bool{}, map[string]bool{}
 	w.calling, w.ended, w.moments = map[who]func(){}, map[who]bool{}, moments{counts: map[Moment]int{}}
-	w.pending, w.cuts = slices.Clone(p.Faults), map[int]*[2]int{}
+	w.pending, w.cuts, w.besides = slices.Clone(p.Faults), map[int]*[2]int{}, map[*Fault]bool{}
 	if p.Vary > 0 {
 		w.vary = rand.New(rand.NewPCG(p.Vary, 0))
 	}
@@ -186,7 +187,7 @@ func (w *world) build() error {
 			p.apart(i, net)
 		}
 		opts := []framework.Option{
-			framework.WithDialer(net.Dial), framework.WithSessionTimeout(p.Timeout),
+			framework.WithDialer(w.beside(i, net.Dial)), framework.WithSessionTimeout(p.Timeout),
 			framework.WithProof(p.Proof), framework.WithErrorPolicy(p.Policy), framework.WithBatching(!p.Alone),
 			framework.WithObserver(framework.Observer{
 				StateChanged: func(s framework.StateChange) { w.changed(i, s) },
@@ -199,7 +200,7 @@ func (w *world) build() error {
 		opts = append(opts, p.clientOptions()...)
 		switch {
 		case p.Staged:
-			opts = append(opts, framework.WithRetry(retry.Forever(50*time.Millisecond)), framework.WithDialer(w.tapped(i, net, strings.Split(w.ens.Servers(), ","))))
+			opts = append(opts, framework.WithRetry(retry.Forever(50*time.Millisecond)), framework.WithDialer(w.beside(i, w.tapped(i, net, strings.Split(w.ens.Servers(), ",")))))
 		case p.Endless:
 			opts = append(opts, framework.WithRetry(pauses))
 		case p.Brief:
@@ -354,6 +355,7 @@ func (w *world) play() {
 	beside.Wait()
 	w.heal() // a fault may outlast the workers
 	w.quietly()
+	w.makeContainers()
 	w.leftovers()
 	w.goroutines()
 	if w.plan.Scenario == Rush {
