@@ -94,7 +94,7 @@ func (c *core) doubtContainers(to server, none bool, why error) {
 	}
 	n.asking, n.at = true, to
 	if !none {
-		c.cfg.log.Warn("connections end when a container is created: directories are persistent znodes until a server has said what it has", zap.Stringer("server", to))
+		c.cfg.log.Warn("connections end on the create of a container", zap.Stringer("server", to))
 	}
 	c.tasks.Go(c.askForContainers)
 }

@@ -59,7 +59,7 @@ func TestWithContainers(t *testing.T) {
 // What the client says of containers.
 const (
 	saysNone     = "no container znodes"
-	saysDoubtful = "connections end when a container is created"
+	saysDoubtful = "connections end on the create of a container"
 	saysSome     = "the ensemble has container znodes"
 )
 
@@ -75,9 +75,9 @@ func logged() (framework.Option, func(instead ...string) int) {
 }
 
 // A server that does not know containers ends the connection. After the second
-// one the client makes persistent znodes, and asks over a connection of its own,
-// where another end says it. It says so once, and asks again about once an hour,
-// which costs no connection of its session.
+// one the client makes persistent znodes, and asks over a connection of its
+// own, where another end says it. It says so once, and asks again about once an
+// hour, which costs no connection of its session.
 func TestServersThatEndTheConnectionOnAContainer(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		log, said := logged()
@@ -213,9 +213,9 @@ func TestUnluckyDropsLeaveContainersOn(t *testing.T) {
 	}
 }
 
-// Two ends in a row make a doubt, on any server, and a third one in between that
-// has to do with no container makes the first one not count. The doubt ends with
-// the answer of a server.
+// Two ends in a row make a doubt, on any server, and a third one in between
+// that has to do with no container makes the first one not count. The doubt
+// ends with the answer of a server.
 func TestTwoEndsInARow(t *testing.T) {
 	for _, between := range []bool{false, true} {
 		inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {

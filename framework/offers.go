@@ -168,7 +168,7 @@ func (s *session) askUntilSaid(l *link, op wire.Op, o *offered) {
 			return
 		}
 		if tries == 0 && ctx.Err() == nil {
-			s.core.cfg.log.Warn("a server does not say whether it has an operation: it is asked again", zap.Stringer("server", l.to), zap.Stringer("op", op), zap.Error(err))
+			s.core.cfg.log.Warn("a server does not say what it has", zap.Stringer("server", l.to), zap.String("op", op.String()), zap.Error(err))
 		}
 		select {
 		case <-ctx.Done():
@@ -243,8 +243,8 @@ var errHangsUp = errors.New("the server ends the connection on this operation")
 
 // tryOperation tries an operation at a server, in a session that is closed
 // again, and reports whether the server has it. It returns errHangsUp if the
-// connection has ended on it, although a read before it was answered, and
-// another error if the server has not said it.
+// connection has ended on it, although a read before it was answered and the
+// session had not expired, and another error if the server has not said it.
 func (c *core) tryOperation(ctx context.Context, to server, limit time.Duration, op wire.Op, body wire.Appender) (has bool, err error) {
 	began := time.Now()
 	conn, session, err := c.openSide(ctx, to, limit, &wire.ConnectRequest{Timeout: int32(limit.Milliseconds()), Password: make([]byte, passwordSize)}, true, readRoot)
@@ -272,7 +272,7 @@ func (c *core) tryOperation(ctx context.Context, to server, limit time.Duration,
 	switch {
 	case err == nil:
 		return true, nil
-	case isHangUp(err) && time.Since(began) < time.Duration(session.Timeout)*time.Millisecond: // the session has not expired
+	case isHangUp(err) && time.Since(began) < time.Duration(session.Timeout)*time.Millisecond:
 		return false, errHangsUp
 	case errors.As(err, &code):
 		switch code {
@@ -335,18 +335,20 @@ const (
 // refuse notes that a server has refused an operation on the session's
 // connection, although it had seemed to have it.
 func (c *core) refuse(op wire.Op, err error) {
-	c.giveUp(op, "a server refuses an operation, which this client does not use for a while", zap.Error(err))
+	if pause := c.giveUp(op); pause > 0 {
+		go c.cfg.log.Warn("a server refuses an operation", zap.String("op", op.String()), zap.Duration("pause", pause), zap.Error(err))
+	}
 }
 
-// giveUp ends the use of an operation for a while, and logs why. It reports
-// whether it was used until now.
-func (c *core) giveUp(op wire.Op, text string, why zap.Field) bool {
+// giveUp ends the use of an operation for a while, and returns for how long: 0
+// if that has been done.
+func (c *core) giveUp(op wire.Op) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	r := c.refused[op]
 	if now.Before(r.until) {
-		return false
+		return 0
 	}
 	if c.refused == nil {
 		c.refused = make(map[wire.Op]disuse)
@@ -354,8 +356,7 @@ func (c *core) giveUp(op wire.Op, text string, why zap.Field) bool {
 	r.pause = min(max(2*r.pause, firstDisuse), lastDisuse)
 	r.until = now.Add(r.pause)
 	c.refused[op] = r
-	go c.cfg.log.Warn(text, zap.Stringer("op", op), zap.Duration("while", r.pause), why)
-	return true
+	return r.pause
 }
 
 func (c *core) hasRefused(op wire.Op) bool {

@@ -59,8 +59,8 @@ func TestAskOffer(t *testing.T) {
 }
 
 // One answer says of every operation whether the server has it, if it is exact.
-// Otherwise each is asked for. Without an answer the server is asked again, with
-// growing pauses, until it answers.
+// Otherwise each is asked for. Without an answer the server is asked again,
+// with growing pauses, until it answers.
 func TestWhatOneAnswerSaysOfOtherOperations(t *testing.T) {
 	all := func(remove, many, add bool) map[wire.Op]bool {
 		return map[wire.Op]bool{wire.OpRemoveWatches: remove, wire.OpMultiRead: many, wire.OpAddWatch: add}

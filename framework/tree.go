@@ -458,9 +458,11 @@ func (ts *trees) end(order uint64) {
 
 // distrustTrees ends the use of recursive watches for a while.
 func (c *core) distrustTrees(why string) {
-	if !c.giveUp(wire.OpAddWatch, "recursive watches are not used for a while", zap.String("reason", why)) {
+	pause := c.giveUp(wire.OpAddWatch)
+	if pause == 0 {
 		return
 	}
+	go c.cfg.log.Warn("recursive watches are not used for a while", zap.String("reason", why), zap.Duration("pause", pause))
 	c.mu.Lock()
 	s := c.session
 	c.mu.Unlock()
