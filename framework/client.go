@@ -62,7 +62,7 @@ type core struct {
 	refusals  refusals      // of these attempts
 	listeners map[*supplied.Listener[StateChange]]struct{}
 	attached  map[any]any
-	refused   map[wire.Op]bool    // operations that are not used: a server has refused them on a session's connection, or does them wrong
+	refused   map[wire.Op]disuse  // operations that are not used for a while: a server has refused them on a session's connection, or does them wrong
 	roots     map[prefix]struct{} // chroots and namespaces that are known to exist
 	closeErr  error               // of Close
 	earlier   []*earlierSession   // the oldest first
@@ -116,7 +116,7 @@ func newCore(cfg config, addrs []string, chroot prefix) *core {
 	cfg.log = logger
 	return &core{
 		cfg:        cfg,
-		containers: containers{off: cfg.noContainers},
+		containers: containers{never: cfg.noContainers, poked: make(chan struct{}, 1)},
 		sweeper:    sweeper{dirs: make(map[string]*sweptDir)},
 		lines:      lines,
 		observers:  newObservers(cfg.observers, logger),

@@ -56,18 +56,28 @@ func TestWithContainers(t *testing.T) {
 	}
 }
 
+// What the client says of containers.
+const (
+	saysNone     = "no container znodes"
+	saysDoubtful = "connections end on the create of a container"
+	saysSome     = "the ensemble has container znodes"
+)
+
 // logged returns a logger, and how often it was told that there are no
-// containers.
-func logged() (framework.Option, func() int) {
+// containers, or something else.
+func logged() (framework.Option, func(instead ...string) int) {
 	logs, seen := observer.New(zap.InfoLevel)
-	return framework.WithLogger(zap.New(logs)), func() int {
+	return framework.WithLogger(zap.New(logs)), func(instead ...string) int {
 		synctest.Wait()
-		return seen.Filter(func(e observer.LoggedEntry) bool { return strings.Contains(e.Message, "no container znodes") }).Len()
+		text := strings.Join(append(instead, saysNone)[:1], "")
+		return seen.Filter(func(e observer.LoggedEntry) bool { return strings.Contains(e.Message, text) }).Len()
 	}
 }
 
 // A server that does not know containers ends the connection. After the second
-// one the client makes persistent znodes, says it once, and tries no more.
+// one the client makes persistent znodes, and asks over a connection of its
+// own, where another end says it. It says so once, and asks again about once an
+// hour, which costs no connection of its session.
 func TestServersThatEndTheConnectionOnAContainer(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		log, said := logged()
@@ -87,11 +97,48 @@ func TestServersThatEndTheConnectionOnAContainer(t *testing.T) {
 		for i := range 5 {
 			must(t, c.MakeContainerPath(t.Context(), fmt.Sprintf("/more/%d", i)))
 		}
-		if tries.Load() != 2 || said() != 1 {
-			t.Errorf("%d tries, said %d times", tries.Load(), said())
+		if n := tries.Load(); n < 3 || n > 2+3 || said() != 1 || said(saysDoubtful) != 1 { // each server is asked once
+			t.Errorf("%d tries, said %d times, doubted %d times", tries.Load(), said(), said(saysDoubtful))
+		}
+		s, before := session(t, c), tries.Load()
+		for i := range 8 * 60 {
+			time.Sleep(time.Minute)
+			must(t, c.MakeContainerPath(t.Context(), fmt.Sprintf("/later/%d", i)))
+		}
+		if n := tries.Load() - before; n < 8+8 || n > 16+12 || said() != 1 || s.Err() != nil { // they grow to an hour in twelve
+			t.Errorf("%d tries in eight hours, said %d times, %v", n, said(), s.Err())
 		}
 		must(t, c.Close())
 	})
+}
+
+// Servers without containers are replaced by others. The client asks the next
+// one that it has, and after an hour the one that it had.
+func TestServersThatGetContainers(t *testing.T) {
+	for name, moves := range map[string]bool{"another server": true, "the same server": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+				log, said := logged()
+				c, network := connect(t, ens, log)
+				stop := network.Control(testutil.NewFault(testutil.Match{Op: testutil.OpCreateContainer, Times: -1}, testutil.Fail(testutil.CodeUnimplemented)).Control)
+				must(t, c.MakeContainerPath(t.Context(), "/a"))
+				stop()
+				if moves {
+					network.Drop() // the client does not return to a server that has dropped it
+					time.Sleep(time.Second)
+					must(t, c.WaitConnected(t.Context()))
+				} else {
+					time.Sleep(time.Hour)
+				}
+				must(t, c.MakeContainerPath(t.Context(), "/asks"))
+				time.Sleep(time.Second)
+				must(t, c.MakeContainerPath(t.Context(), "/last"))
+				if gone := swept(t, ens, c, "/last"); len(gone) != 1 || said() != 1 || said(saysSome) != 1 {
+					t.Errorf("gone %v, said %d and %d times", gone, said(), said(saysSome))
+				}
+			})
+		})
+	}
 }
 
 // Several goroutines need a directory at once. The session ends for all of
@@ -166,14 +213,15 @@ func TestUnluckyDropsLeaveContainersOn(t *testing.T) {
 	}
 }
 
-// Two ends in a row decide, on any server, and a third one in between that has
-// to do with no container makes the first one not count.
+// Two ends in a row make a doubt, on any server, and a third one in between
+// that has to do with no container makes the first one not count. The doubt
+// ends with the answer of a server.
 func TestTwoEndsInARow(t *testing.T) {
 	for _, between := range []bool{false, true} {
 		inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 			log, said := logged()
 			c, network := connect(t, ens, log, framework.WithRetry(retry.Never()))
-			ends := testutil.NewFault(testutil.Match{Op: testutil.OpCreateContainer, Times: 2}, testutil.DropBefore())
+			ends := testutil.NewFault(testutil.Match{Op: testutil.OpCreateContainer, Path: "/a", Times: 2}, testutil.DropBefore())
 			network.Control(ends.Control)
 			network.Control(testutil.NewFault(testutil.Match{Op: testutil.OpGetData}, testutil.DropBefore()).Control)
 			for range 2 {
@@ -186,8 +234,17 @@ func TestTwoEndsInARow(t *testing.T) {
 					must(t, c.WaitConnected(t.Context()))
 				}
 			}
-			if ends.Count() != 2 || (said() == 1) == between {
-				t.Errorf("between %v: %d ends, said %d times", between, ends.Count(), said())
+			time.Sleep(time.Second)
+			doubts := 1
+			if between {
+				doubts = 0
+			}
+			if ends.Count() != 2 || said(saysDoubtful) != doubts || said(saysSome) != doubts || said() != 0 {
+				t.Errorf("between %v: %d ends, said %d, %d and %d times", between, ends.Count(), said(saysDoubtful), said(saysSome), said())
+			}
+			must(t, c.MakeContainerPath(t.Context(), "/last"))
+			if gone := swept(t, ens, c, "/last"); len(gone) != 1 {
+				t.Errorf("between %v: no container", between)
 			}
 		})
 	}

@@ -75,7 +75,7 @@ func TestWhatEndsAWait(t *testing.T) {
 			return w.await(ctx)
 		}, context.Canceled, nil, ErrSessionLost},
 		"what the server has": {func(ctx context.Context, s *session, on *link) error {
-			on.offers.of = map[wire.Op]*offered{wire.OpMultiRead: {known: make(chan struct{})}}
+			on.offers.of = map[wire.Op]*offered{wire.OpMultiRead: {began: time.Now(), known: make(chan struct{})}}
 			return failureOf(s.offers(ctx, wire.OpMultiRead))
 		}, context.Canceled, zk.ErrConnectionClosed, ErrSessionLost},
 		"another's tree": {func(ctx context.Context, s *session, on *link) error {

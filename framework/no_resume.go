@@ -63,7 +63,7 @@ func (s *session) onEnd(l *link, err error) {
 		return
 	}
 	if s.core.containers.onEnd(&l.unanswered) {
-		s.core.turnOffContainers(errEndsOnContainer)
+		s.core.doubtContainers(l.to, false, nil)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,6 +18,8 @@ func TestAskOffer(t *testing.T) {
 	connected := connectedAs(7)
 	version := func(text string) []wire.Message { return []wire.Message{words("Zookeeper version: " + text + "\n")} }
 	type script = []wire.Message
+	read, closed := &wire.ReplyHeader{Xid: firstXid}, script{connected, &wire.ReplyHeader{Xid: firstXid}}
+	tried := func(code wire.Code) wire.Message { return &wire.ReplyHeader{Xid: firstXid + 1, Err: code} }
 	for name, tt := range map[string]struct {
 		scripts []script
 		minor   int
@@ -26,17 +28,21 @@ func TestAskOffer(t *testing.T) {
 		took    time.Duration
 		dials   int
 	}{
-		"3.5":            {[]script{version("3.5.9-83df9301aa5c2a5d")}, 5, true, false, 0, 1},
-		"3.9":            {[]script{version("3.9.2")}, 9, true, false, 0, 1},
-		"2.9":            {[]script{version("2.9.2")}, 0, true, false, 0, 1},
-		"4.0":            {[]script{version("4.0.2")}, math.MaxInt, true, false, 0, 1},
-		"no server":      {[]script{nil, nil}, 0, false, true, 0, 2},
-		"silence":        {[]script{{}, {}}, 0, false, true, 2 * time.Second, 2},
-		"no version, it": {[]script{version("x"), {connected, &wire.ReplyHeader{Xid: firstXid}}, {connected, &wire.ReplyHeader{Xid: firstXid}}}, 6, false, false, 0, 3},
-		"it is refused":  {[]script{version("x"), {connected, &wire.ReplyHeader{Xid: firstXid, Err: wire.Unimplemented}}, {connected, &wire.ReplyHeader{Xid: firstXid}}}, 0, false, false, 0, 3},
-		"not answered":   {[]script{version("x"), {connected}, {connected, &wire.ReplyHeader{Xid: firstXid}}}, 0, false, false, time.Second, 3},
-		"not closed":     {[]script{version("x"), {connected, &wire.ReplyHeader{Xid: firstXid}}, {connected}}, 6, false, false, time.Second, 3},
-		"no session":     {[]script{version("x"), {&wire.ConnectResponse{}}}, 0, false, true, 0, 2},
+		"3.5":               {[]script{version("3.5.9-83df9301aa5c2a5d")}, 5, true, false, 0, 1},
+		"3.9":               {[]script{version("3.9.2")}, 9, true, false, 0, 1},
+		"2.9":               {[]script{version("2.9.2")}, 0, true, false, 0, 1},
+		"4.0":               {[]script{version("4.0.2")}, math.MaxInt, true, false, 0, 1},
+		"no server":         {[]script{nil, nil}, 0, false, true, 0, 2},
+		"silence":           {[]script{{}, {}}, 0, false, true, 2 * time.Second, 2},
+		"no version, it":    {[]script{version("x"), {connected, read, tried(wire.OK)}, closed}, 6, false, false, 0, 3},
+		"it may not":        {[]script{version("x"), {connected, read, tried(wire.NoAuth)}, closed}, 6, false, false, 0, 3},
+		"it is refused":     {[]script{version("x"), {connected, read, tried(wire.Unimplemented)}, closed}, 0, false, false, 0, 3},
+		"it ends":           {[]script{version("x"), {connected, read, hangsUp}, closed}, 0, false, false, 0, 3},
+		"it ends too early": {[]script{version("x"), {connected, hangsUp}, closed}, 0, false, true, time.Second, 3},
+		"throttled":         {[]script{version("x"), {connected, read, tried(wire.Throttled)}, closed}, 0, false, true, 0, 3},
+		"not answered":      {[]script{version("x"), {connected}, closed}, 0, false, true, time.Second, 3},
+		"not closed":        {[]script{version("x"), {connected, read, tried(wire.OK)}, {connected}}, 6, false, false, time.Second, 3},
+		"no session":        {[]script{version("x"), {&wire.ConnectResponse{}}}, 0, false, true, 0, 2},
 	} {
 		inVirtualTime(t, name, func(t *testing.T) {
 			c, _, limits := conversation(0, tt.scripts...)
@@ -53,59 +59,74 @@ func TestAskOffer(t *testing.T) {
 }
 
 // One answer says of every operation whether the server has it, if it is exact.
-// Otherwise each is asked for, and again some time after a failure.
+// Otherwise each is asked for. Without an answer the server is asked again,
+// with growing pauses, until it answers.
 func TestWhatOneAnswerSaysOfOtherOperations(t *testing.T) {
-	type answer struct {
-		minor int
-		every bool
-		err   error
+	all := func(remove, many, add bool) map[wire.Op]bool {
+		return map[wire.Op]bool{wire.OpRemoveWatches: remove, wire.OpMultiRead: many, wire.OpAddWatch: add}
 	}
 	for name, tt := range map[string]struct {
-		answer
-		has  map[wire.Op]bool // without asking again
-		asks int              // in ten seconds less a moment, and after them
-		then int
+		srvr string
+		want map[wire.Op]bool
+		asks int // for all three
 	}{
-		"3.4":                {answer{4, true, nil}, map[wire.Op]bool{wire.OpMultiRead: false, wire.OpRemoveWatches: false, wire.OpAddWatch: false}, 1, 1},
-		"3.5":                {answer{5, true, nil}, map[wire.Op]bool{wire.OpMultiRead: false, wire.OpRemoveWatches: true, wire.OpAddWatch: false}, 1, 1},
-		"3.6":                {answer{6, true, nil}, map[wire.Op]bool{wire.OpMultiRead: true, wire.OpRemoveWatches: true, wire.OpAddWatch: true}, 1, 1},
-		"it has this one":    {answer{6, false, nil}, map[wire.Op]bool{wire.OpMultiRead: true}, 1, 1},
-		"it cannot be asked": {answer{0, false, zk.ErrNoServer}, map[wire.Op]bool{wire.OpMultiRead: false}, 1, 2},
+		"3.4":             {"Zookeeper version: 3.4.9\n", all(false, false, false), 1},
+		"3.5":             {"Zookeeper version: 3.5.9\n", all(true, false, false), 1},
+		"3.6":             {"Zookeeper version: 3.6.0\n", all(true, true, true), 1},
+		"it has each one": {"no version\n", all(true, true, true), 3},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			var f offers
-			asks := 0
-			ask := func() (int, bool, error) { asks++; return tt.minor, tt.every, tt.err }
-			begin := func(op wire.Op) *offered {
-				o := f.begin(op, ask)
-				<-o.known
-				return o
+		inVirtualTime(t, name, func(t *testing.T) {
+			s, on := standing()
+			tries, asks := 0, 0
+			silent := time.Now().Add(time.Hour)
+			s.core.cfg.dial = func(_, _ string, _ time.Duration) (net.Conn, error) {
+				if tries++; time.Now().Before(silent) {
+					return nil, zk.ErrNoServer
+				}
+				ours, theirs := net.Pipe()
+				go func() {
+					defer theirs.Close()
+					frames := make([]byte, 4096)
+					if n, _ := theirs.Read(frames); string(frames[:n]) == "srvr" {
+						asks++
+						_, _ = theirs.Write([]byte(tt.srvr))
+						return
+					}
+					_, _ = theirs.Write(wire.AppendFrame(wire.AppendFrame(nil, connectedAs(7)), &wire.ReplyHeader{Xid: firstXid}))
+					if _, err := theirs.Read(frames); err == nil {
+						_, _ = theirs.Write(wire.AppendFrame(nil, &wire.ReplyHeader{Xid: firstXid + 1}))
+					}
+				}()
+				return ours, nil
 			}
+			if s.hasOffer(on, wire.OpMultiRead) {
+				t.Error("it has it, without an answer")
+			}
+			time.Sleep(time.Hour - time.Nanosecond)
+			if tries/2 < 60 || tries/2 > 150 || s.beginOffer(on, wire.OpMultiRead).isKnown() { // two connections a time, and pauses of half a minute on average
+				t.Errorf("asked %d times in an hour", tries/2)
+			}
+			tries = 0
 			for range 2 {
-				begin(wire.OpMultiRead)
-			}
-			for op, yes := range tt.has {
-				if o := begin(op); o.yes != yes || asks != 1 {
-					t.Errorf("%s: %v %t, asked %d times", name, op, o.yes, asks)
+				for op, want := range tt.want {
+					o := s.beginOffer(on, op)
+					time.Sleep(lastAskPause)
+					if !o.isKnown() || o.yes != want || s.hasOffer(on, op) != want {
+						t.Errorf("%v: %t, want %t", op, o.yes, want)
+					}
 				}
 			}
-			time.Sleep(offerPause - 1)
-			if begin(wire.OpMultiRead); asks != tt.asks {
-				t.Errorf("%s: asked %d times at once", name, asks)
+			if asks != tt.asks {
+				t.Errorf("asked %d times", asks)
 			}
-			time.Sleep(time.Nanosecond)
-			if begin(wire.OpMultiRead); asks != tt.then {
-				t.Errorf("%s: asked %d times", name, asks)
-			}
-			if begin(wire.OpAddWatch); asks != tt.then && tt.every || asks != tt.then+1 && !tt.every {
-				t.Errorf("%s: asked %d times for another operation", name, asks)
-			}
+			on.asked.end()
+			time.Sleep(time.Minute)
 		})
 	}
 }
 
-// A server is asked what it has, and for its history, in steps, each of which
-// has the time of a step of a close.
+// A server is asked for its history in steps, each of which has the time of a
+// step of a close. What it has, it may say in a session timeout.
 func TestTheTimeToAskAServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, on := standing()
@@ -114,13 +135,18 @@ func TestTheTimeToAskAServer(t *testing.T) {
 			within = append(within, limit)
 			return nil, errNotOffered
 		}
-		<-s.beginOffer(on, wire.OpMultiRead).known
-		n := len(within)
-		s.askForHistory(server{name: "a", address: "a"}, 1)
-		if want := s.closeStepTimeout(); n == 0 || len(within) == n || slices.Min(within) != want || slices.Max(within) != want {
+		s.beginOffer(on, wire.OpMultiRead)
+		synctest.Wait()
+		if want := s.granted(); len(within) == 0 || slices.Min(within) != want || slices.Max(within) != want {
 			t.Errorf("dialed within %v, want %v", within, want)
 		}
 		on.asked.end()
+		synctest.Wait()
+		within = nil
+		s.askForHistory(server{name: "a", address: "a"}, 1)
+		if want := s.closeStepTimeout(); len(within) == 0 || slices.Min(within) != want || slices.Max(within) != want {
+			t.Errorf("dialed within %v, want %v", within, want)
+		}
 	})
 }
 
@@ -133,12 +159,9 @@ func TestAQuestionEndsWithTheConnection(t *testing.T) {
 		o := s.beginOffer(on, wire.OpMultiRead)
 		time.Sleep(time.Millisecond)
 		on.asked.end()
-		synctest.Wait()
-		select {
-		case <-o.known:
-		default:
-			t.Error("it goes on")
-			<-o.known
+		synctest.Wait() // no goroutine is left
+		if o.isKnown() {
+			t.Error("it was answered")
 		}
 	})
 }

@@ -70,32 +70,59 @@ func TestVersionsThatHaveMultiRead(t *testing.T) {
 	}
 }
 
-// A server that could not be asked is asked again after ten seconds, and not
-// before. Meanwhile each read is a request.
+// A server that could not be asked is asked again. Until it has answered, each
+// read is a request, and no call waits for the answer but the first ones.
 func TestAServerThatCouldNotBeAsked(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
-		network := ens.ClientNet("asks")
-		dials, refused := 0, false
+		network, refused := ens.ClientNet("asks"), false
 		c, _ := connect(t, ens, framework.WithDialer(func(kind, address string, limit time.Duration) (net.Conn, error) {
-			dials++
 			if refused {
 				return nil, net.ErrClosed
 			}
 			return network.Dial(kind, address, limit)
 		}))
 		refused = true
-		for _, step := range []struct {
-			after       time.Duration
-			dials, many int
-		}{{0, 2, 0}, {0, 0, 0}, {10*time.Second - time.Millisecond, 0, 0}, {time.Millisecond, 1, 1}, {time.Hour, 0, 1}} {
-			time.Sleep(step.after)
-			dials, refused = 0, step.dials != 1
+		reads := func(many int, most time.Duration) {
+			t.Helper()
 			ens.ResetRequests()
-			_, err := c.ReadAll(t.Context(), framework.Read{Path: "/"})
-			must(t, err)
-			if many := ens.Requests()[testutil.OpMultiRead]; dials != step.dials || many != step.many {
-				t.Errorf("after %v: %d connections and %d requests for many reads, want %d and %d", step.after, dials, many, step.dials, step.many)
+			began := time.Now()
+			must(t, failure(c.ReadAll(t.Context(), framework.Read{Path: "/"})))
+			if n, took := ens.Requests()[testutil.OpMultiRead], time.Since(began); n != many || took > most {
+				t.Errorf("%d requests for many reads after %v, want %d", n, took, many)
 			}
+		}
+		reads(0, 2*time.Second)
+		for range 10 {
+			reads(0, 0)
+			time.Sleep(time.Minute)
+		}
+		refused = false
+		time.Sleep(time.Minute)
+		reads(1, 0)
+	})
+}
+
+// An operation that was refused is tried again after some time: the server may
+// be another one. Each refusal costs a connection, so that time grows.
+func TestARefusedOperationIsTriedAgain(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := connect(t, ens)
+		refused := testutil.NewFault(testutil.Match{Op: testutil.OpMultiRead, Times: -1}, testutil.Fail(testutil.CodeUnimplemented))
+		stop := network.Control(refused.Control)
+		read := func() { must(t, failure(c.ReadAll(t.Context(), framework.Read{Path: "/"}))) }
+		for range 5 * 60 {
+			read()
+			time.Sleep(time.Minute)
+		}
+		if n := refused.Count(); n != 5 { // after 10, 20, 40 and 80 minutes
+			t.Errorf("refused %d times in five hours", n)
+		}
+		stop()
+		time.Sleep(3 * time.Hour)
+		ens.ResetRequests()
+		read()
+		if ens.Requests()[testutil.OpMultiRead] != 1 {
+			t.Error("it is not tried again")
 		}
 	})
 }

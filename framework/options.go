@@ -322,9 +322,11 @@ func WithBatching(on bool) Option { return func(c *config) { c.noBatching = !on 
 // WithContainers sets whether the client creates containers, which the ensemble
 // removes some time after their last child. If false, it creates persistent
 // znodes instead, directories of recipes and their parents included. If true,
-// it does so from then on when the servers turn out to have no containers: they
-// refuse one as unimplemented or as bad arguments, or end two connections in a
-// row on the create of one. Default true.
+// it does so while a server says that it has none: it refuses one as
+// unimplemented or as bad arguments. Some only end the connection. After two
+// such ends in a row the client makes persistent znodes, and asks a server over
+// a short connection. It asks again, and makes containers when one has them:
+// after pauses of up to an hour, and when it has another server. Default true.
 func WithContainers(on bool) Option { return func(c *config) { c.noContainers = !on } }
 
 // WithSweep makes the client delete the directories that it has made for

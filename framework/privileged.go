@@ -64,6 +64,10 @@ func (forEngine) WatchTree(ctx context.Context, s *Session, path string, on func
 
 func (forEngine) TreesRefused(err error) bool { return errors.Is(err, errNoTrees) }
 
+func (forEngine) HasTrees(s *Session) (has bool, said <-chan struct{}) {
+	return s.session().hasTrees()
+}
+
 func (forEngine) DistrustTrees(c *Client, why string) { c.core().distrustTrees(why) }
 
 func (forEngine) CreateEphemeral(s *Session, path string, data []byte, acl []zk.ACL) error {

@@ -50,7 +50,9 @@ type ReadResult struct {
 // 64 of them are under way at a time. To find that out costs one short
 // connection for each connection of the client that ReadAll is used on: it
 // asks the server for its version (srvr). If the server does not tell, it costs
-// two short connections and a session, which is closed at once.
+// two short connections and a session, which is closed at once. Without an
+// answer the server is asked again, with pauses of up to a minute, and each
+// read is a request until it has answered.
 func (c *Client) ReadAll(ctx context.Context, reads ...Read) ([]ReadResult, error) {
 	return c.scope().readAll(ctx, reads)
 }

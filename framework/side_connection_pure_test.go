@@ -50,14 +50,31 @@ func conversation(latency time.Duration, scripts ...[]wire.Message) (c *core, as
 			frames = append(frames, frame[:size])
 			mu.Unlock()
 			time.Sleep(latency)
-			for _, answer := range scripts[n] {
-				if text, ok := answer.(words); ok {
-					_, _ = theirs.Write([]byte(text))
-					continue
+			more, closed := make(chan struct{}, 1), make(chan struct{})
+			go func() {
+				defer close(closed)
+				for {
+					if _, err := theirs.Read(frame); err != nil {
+						return
+					}
+					more <- struct{}{}
 				}
-				_, _ = theirs.Write(wire.AppendFrame(nil, answer))
+			}()
+			for _, answer := range scripts[n] {
+				switch text, ok := answer.(words); {
+				case ok && text == hangsUp:
+					select {
+					case <-more:
+					case <-closed:
+					}
+					return
+				case ok:
+					_, _ = theirs.Write([]byte(text))
+				default:
+					_, _ = theirs.Write(wire.AppendFrame(nil, answer))
+				}
 			}
-			_, _ = theirs.Read(frame) // until the other end closes
+			<-closed
 		}()
 		return ours, nil
 	}
@@ -84,6 +101,9 @@ func inVirtualTime(t *testing.T, name string, test func(t *testing.T)) {
 
 // words is an answer that is no frame.
 type words string
+
+// hangsUp is the end of the connection in answer to the next request.
+const hangsUp = words("")
 
 func (words) Append(b []byte) []byte { return b }
 func (words) Decode(*wire.Decoder)   {}

@@ -41,7 +41,6 @@ type trees struct {
 	arming   map[string]int           // by path: requests under way that arm or remove a watch for one event
 	removing map[string]chan struct{} // by path: those that remove one; closed: it is answered
 	told     map[string][]*follower   // by path: who hears of events at it and below
-	over     bool                     // they are distrusted: none is armed any more
 }
 
 // tree is a recursive watch.
@@ -94,7 +93,20 @@ func (f *follower) silence() {
 }
 
 // errNoTrees is the error of WatchTree where there are no recursive watches.
-var errNoTrees = errors.New("the server has no recursive watches, or they are not to be trusted")
+var errNoTrees = errors.New("the server has no recursive watches, or has not said so yet, or they are not to be trusted")
+
+// hasTrees is HasTrees of package recipes/internal/privileged.
+func (s *session) hasTrees() (has bool, said <-chan struct{}) {
+	l := s.usable()
+	if l == nil || s.core.hasRefused(wire.OpAddWatch) {
+		return false, nil
+	}
+	o := s.beginOffer(l, wire.OpAddWatch)
+	if o.isKnown() {
+		return o.yes, nil
+	}
+	return false, o.known
+}
 
 // watchTree is the WatchTree of package privileged.
 func (s *Session) watchTree(ctx context.Context, path string, on func(order uint64, what zk.EventType, path string)) (armed uint64, remove func(), err error) {
@@ -128,7 +140,7 @@ func (s *session) joinTree(ctx context.Context, f *follower) (armed uint64, err 
 		return 0, err
 	}
 	on, err := s.offers(ctx, wire.OpAddWatch)
-	if errors.Is(err, errNotOffered) {
+	if errors.Is(err, errNotOffered) || errors.Is(err, errUnsaid) {
 		err = errNoTrees
 	}
 	if err != nil {
@@ -167,7 +179,7 @@ func (s *session) stepIn(f *follower, on *link) (armed uint64, moved <-chan stru
 		return 0, nil, t.err
 	}
 	t := ts.at[f.path]
-	if t == nil && ts.over {
+	if t == nil && s.core.hasRefused(wire.OpAddWatch) {
 		return 0, nil, errNoTrees
 	}
 	if t == nil {
@@ -444,12 +456,13 @@ func (ts *trees) end(order uint64) {
 	}
 }
 
-// distrustTrees ends the use of recursive watches.
+// distrustTrees ends the use of recursive watches for a while.
 func (c *core) distrustTrees(why string) {
-	if !c.giveUp(wire.OpAddWatch) {
+	pause := c.giveUp(wire.OpAddWatch)
+	if pause == 0 {
 		return
 	}
-	go c.cfg.log.Warn("recursive watches are not used again", zap.String("reason", why))
+	go c.cfg.log.Warn("recursive watches are not used for a while", zap.String("reason", why), zap.Duration("pause", pause))
 	c.mu.Lock()
 	s := c.session
 	c.mu.Unlock()
@@ -458,7 +471,6 @@ func (c *core) distrustTrees(why string) {
 	}
 	var all []*follower
 	s.trees.mu.Lock()
-	s.trees.over = true
 	for _, t := range s.trees.at {
 		s.trees.forgetLocked(t.path, func(f *follower) bool {
 			if f.tree == t && t.phase == treeArmed {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // Nothing removes watches on a path while one is being armed there, or removed,
@@ -64,14 +66,17 @@ func TestStepIn(t *testing.T) {
 		"joined, being armed": {func(_ *trees, tr *tree, f *follower, _ *link) { f.tree, tr.phase = tr, treeArming }, true, true, 0, nil},
 		"joined, armed":       {func(_ *trees, tr *tree, f *follower, _ *link) { f.tree = tr }, false, true, 5, nil},
 		"joined, has failed":  {func(_ *trees, tr *tree, f *follower, _ *link) { f.tree, tr.phase, tr.err = tr, treeGone, zk.ErrNoAuth }, false, true, 0, zk.ErrNoAuth},
-		"none may be":         {func(ts *trees, _ *tree, _ *follower, _ *link) { ts.over, ts.at = true, nil }, false, false, 0, errNoTrees},
+		"none may be": {func(ts *trees, _ *tree, _ *follower, on *link) {
+			ts.at = nil
+			on.session.core.refuse(wire.OpAddWatch, errNoTrees)
+		}, false, false, 0, errNoTrees},
 	} {
 		s, on := standing()
 		s.order.Store(9)
 		tr := &tree{path: "/a", on: on, phase: treeArmed, order: 5, moved: make(chan struct{})}
 		f := &follower{path: "/a", on: func(uint64, zk.EventType, string) {}}
 		s.trees.at = map[string]*tree{"/a": tr}
-		tt.story(&s.trees, tr, f, &link{})
+		tt.story(&s.trees, tr, f, &link{session: s})
 		before := f.tree
 		order, moved, err := s.stepIn(f, on)
 		told := len(s.trees.told["/a"]) == 1

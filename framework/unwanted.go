@@ -237,7 +237,8 @@ func (h *hub) unwantedLocked(path string) (what wire.WatcherType) {
 func (ts *trees) beginRemoval(path string) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	if len(ts.hearingLocked(path)) > 0 || ts.at[path] != nil || ts.arming[path] > 0 {
+	relies := func(f *follower) bool { return f.tree == nil } // another relies on the watch at its own path
+	if slices.ContainsFunc(ts.hearingLocked(path), relies) || ts.at[path] != nil || ts.arming[path] > 0 {
 		return false
 	}
 	if ts.removing == nil {

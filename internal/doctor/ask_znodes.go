@@ -93,6 +93,23 @@ func askContainers(ctx context.Context, p *probe) finding {
 	return good("containers are created")
 }
 
+// askWatches arms a recursive watch, and reads by a request for many reads.
+func askWatches(ctx context.Context, p *probe) finding {
+	c, err := p.open(ctx, p.ensemble.Timeout())
+	if err != nil {
+		return fails("%v", err)
+	}
+	defer c.close()
+	read := wire.MultiOp{Op: wire.OpGetData, Request: &wire.WatchRequest{Path: "/zookeeper"}}
+	if _, err := c.do(wire.OpMultiRead, &wire.MultiRequest{Ops: []wire.MultiOp{read}}, nil); err != nil {
+		return noted("no request for many reads: %v", err)
+	}
+	if _, err := c.do(wire.OpAddWatch, &wire.AddWatchRequest{Path: "/zookeeper", Mode: wire.WatchPersistentRecursive}, nil); err != nil {
+		return noted("no recursive watches: %v", err)
+	}
+	return good("it has recursive watches, and requests for many reads")
+}
+
 // sweepTime is longer than the servers' interval of a minute, twice.
 const sweepTime = 130 * time.Second
 

@@ -332,6 +332,14 @@ var variants = []variant{
 		dial: replacing(wire.OpExists, "-numbers", func(frame []byte) { binary.BigEndian.PutUint64(frame[len(frame)-8:], 1<<60) }),
 	},
 	{
+		name: "no recursive watches", want: []string{"watches note"}, says: "no recursive watches: marshalling error",
+		options: []testutil.Option{hidden.WithoutLastingWatches()},
+	},
+	{
+		name: "before 3.6", want: []string{"watches note"}, says: "no request for many reads: unimplemented",
+		options: []testutil.Option{testutil.WithoutNewOperations()},
+	},
+	{
 		name: "no containers", want: []string{"containers note"}, says: "--no-containers",
 		control: func(r testutil.Request) testutil.Action {
 			if r.Op == testutil.OpCreateContainer {

@@ -115,6 +115,11 @@ var questions = []question{
 		do:      "use --no-containers; programs: framework.WithContainers(false) and framework.WithSweep",
 	},
 	{
+		name: "watches", needs: serves, ask: askWatches,
+		promise: "a cache costs one watch, and few requests",
+		do:      "use ZooKeeper 3.6 or later without WatchManagerOptimized, or expect two watches and two requests for each znode of a cache",
+	},
+	{
 		name: "ephemerals", needs: works, ask: askEphemerals,
 		promise: "a new session can hold a lock",
 		do:      "set localSessionsUpgradingEnabled=true, or localSessionsEnabled=false, at the servers",

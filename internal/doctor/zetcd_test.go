@@ -40,7 +40,7 @@ func TestZetcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := examine(t, address, true, timeout)
-	want := []string{"clock note", "containers note", "expiry FAILS", "identity FAILS", "proof FAILS", "size note"}
+	want := []string{"clock note", "containers note", "expiry FAILS", "identity FAILS", "proof FAILS", "size note", "watches note"}
 	if bad := x.unwell(); !slices.Equal(bad, want) || x.Left != nil {
 		t.Errorf("found %q, want %q; left %v\n%s", bad, want, x.Left, x)
 	}

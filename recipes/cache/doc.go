@@ -63,5 +63,9 @@
 // removed one a list of its parent. When the cache is closed these watches are
 // removed within about two session timeouts, by a request for each znode.
 // Servers before 3.5 keep them until they fire or the connection ends. A cache
-// also uses such watches if a server sends events of wrong paths.
+// also uses such watches for some time if a server sends events of wrong paths.
+//
+// A server that is slow to say what it has, or allows no further connection
+// from this address, is asked again. A cache waits for that as long as a
+// session timeout. Then it uses such watches until the server has said it.
 package cache

@@ -26,6 +26,9 @@ const recheckAtOnce = 256
 
 var errNotWatching = errors.New("the connection was lost")
 
+// errHasTrees ends the use of one-shot watches.
+var errHasTrees = errors.New("the server has said now that it has recursive watches")
+
 // watch is what tells of events in the tree, in one connection of a session: a
 // recursive watch, or two one-shot watches for each znode, which its reads arm.
 type watch struct {
@@ -33,7 +36,8 @@ type watch struct {
 	session *framework.Session
 	id      int64 // of the session
 	oneShot bool
-	over    chan struct{} // closed: it tells of nothing any more
+	said    <-chan struct{} // closed: the server has said whether it has recursive watches; nil: that does not matter
+	over    chan struct{}   // closed: it tells of nothing any more
 }
 
 // run keeps the view true until the cache ends, in one connection after the
@@ -60,6 +64,9 @@ func (c *Cache) run() {
 		if final {
 			c.end()
 			return
+		}
+		if errors.Is(err, errHasTrees) {
+			c.disarm()
 		}
 		if c.rounds() > before {
 			pauses.Reset()
@@ -93,6 +100,8 @@ func (c *Cache) follow() error {
 	reason := framework.ReadFirst
 	if c.View().zxid > 0 {
 		reason = framework.ReadReconnect
+	}
+	if reason == framework.ReadReconnect && !errors.Is(c.Status().Err, errHasTrees) {
 		// Many clients may have lost the same server, and all of them read again.
 		c.pause(random.N(s.Timeout() / 3))
 	}
@@ -120,6 +129,11 @@ func (c *Cache) follow() error {
 			return errNotWatching
 		case <-c.life.Done():
 			return c.life.Err()
+		case <-w.said:
+			w.said = nil
+			if has, _ := privileged.Framework.HasTrees(s); has {
+				return errHasTrees
+			}
 		case <-recheck:
 			again = c.nextChecked()
 			recheck = time.After(c.recheckPause())
@@ -133,7 +147,7 @@ func (c *Cache) follow() error {
 
 // arm makes w hear of events.
 func (w *watch) arm() (stop func(), err error) {
-	if !w.c.cfg.oneShot {
+	for has := !w.c.cfg.oneShot; has; has, w.said = privileged.Framework.HasTrees(w.session) {
 		_, stop, err = privileged.Framework.WatchTree(w.c.life, w.session, w.c.root, w.on)
 		if err == nil || !privileged.Framework.TreesRefused(err) {
 			return stop, err

@@ -25,6 +25,7 @@ var (
 		after:  []sim.Point{sim.Sent, sim.Answered, sim.Notified}, others: true,
 	}
 	leaving = where{before: []sim.Point{sim.Sent}}
+	asking  = where{before: []sim.Point{sim.Caller}, after: []sim.Point{sim.Answered}} // what a server has, beside the session
 	coming  = where{after: []sim.Point{sim.Executed}, others: true}
 	// What strikes a client that holds something, whatever is under way.
 	knowing = where{before: []sim.Point{sim.Caller}, after: []sim.Point{sim.Answered}}
@@ -96,6 +97,7 @@ var deeds = []struct {
 		{What: sim.Pause, Member: sim.Leader, For: long},
 	}},
 	{inTheProcess, true, []sim.Fault{{What: sim.Cancel}, {What: sim.Close}, {What: sim.PauseProcess}, {What: sim.Jump, By: 2 * timeout}}},
+	{asking, false, []sim.Fault{{What: sim.Full, For: long}, {What: sim.LateBeside, For: long, By: short}}},
 	{inTheProcess, false, []sim.Fault{{What: sim.Kill}, {What: sim.Jump, By: timeout / 2}}},
 }
 

@@ -174,6 +174,12 @@ var Scenarios = []Scenario{
 			p.Faults = []sim.Fault{{What: sim.Drop, Client: 1, At: sim.When{Moment: sim.Moment{Client: 1, Point: sim.Answered, Op: "getData", N: 1, After: true}}}}
 		})
 	}},
+	{"mutex-reset", false, func() *sim.Plan { // the connection ends on the create of the directory
+		p := plan(sim.Mutex, one(at(0, 40)), one(at(10, 40)))
+		return with(p, func(p *sim.Plan) {
+			p.Faults = []sim.Fault{{What: sim.Drop, Client: 0, At: sim.When{Moment: sim.Moment{Client: 0, Point: sim.Sent, Op: "createContainer", N: 1, After: true}}}}
+		})
+	}},
 	{"mutex-write-proof", false, func() *sim.Plan { // also covers a leader that has lost its quorum
 		p := plan(sim.Mutex, one(at(0, 40)), one(at(10, 40)))
 		return with(p, func(p *sim.Plan) { p.Proof = framework.ProofWrite })

@@ -58,6 +58,8 @@ func (w *world) client(f Fault, msg message) (heal func(), done bool) {
 		return func() { w.nets[c].LoseEvents(false) }, true
 	case NamesSilent, NamesFail, NamesGone, NamesSlow, NamesMove, AddressTaken:
 		return w.misname(f)
+	case Full, LateBeside:
+		return w.fares(f), true
 	case RepeatConnect:
 		return nil, w.repeat(c, msg.frame)
 	case Expire:

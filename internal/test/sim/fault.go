@@ -61,6 +61,8 @@ const (
 	Wedge           What = "wedge"
 	Slow            What = "slow"        // every message
 	LoseEvents      What = "lose events" // those that the client is sent
+	Full            What = "full"        // connections of the client beside that of its session are refused
+	LateBeside      What = "late beside" // the client receives everything late on these
 	Before          What = "drop before"
 	After           What = "drop after"
 	Refuse          What = "refuse"

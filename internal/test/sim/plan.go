@@ -215,6 +215,7 @@ func Draw(seed uint64) *Plan {
 	d.looks()
 	d.values()
 	d.names()
+	d.facts()
 	return d.Plan
 }
 

@@ -45,6 +45,7 @@ func (w *world) quietly() {
 		bound += 2 * recheck(w.plan)
 	}
 	w.becomesTrue("after the last fault", bound)
+	w.watchTrees()
 	w.members()
 	if !w.plan.Staged {
 		for c := range w.clients {

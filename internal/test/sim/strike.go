@@ -165,6 +165,7 @@ func (w *world) struck() bool {
 func (w *world) heal() {
 	w.mu.Lock()
 	w.rules = nil
+	clear(w.besides)
 	w.mu.Unlock()
 	w.ens.Heal()
 	w.ens.Latency(w.plan.Latency)

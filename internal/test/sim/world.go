@@ -121,6 +121,7 @@ type world struct {
 	lasting  int     // faults that have not ended
 	delays   []*delay
 	cuts     map[int]*[2]int // by client: how many cut requests, and answers
+	besides  map[*Fault]bool // what connections beside those of sessions suffer
 	vary     *rand.Rand      // nil: nobody lets others go first
 	calling  map[who]func()  // ends the call of a worker
 	ended    map[who]bool    // workers whose call was ended by a fault
@@ -159,7 +160,7 @@ func (w *world) run() {
 	w.shared, w.ending = map[int]*leader.Election{}, make(chan struct{})
 	w.orphans, w.deaf = map[orphan]bool{}, map[string]bool{}
 	w.calling, w.ended, w.moments = map[who]func(){}, map[who]bool{}, moments{counts: map[Moment]int{}}
-	w.pending, w.cuts = slices.Clone(p.Faults), map[int]*[2]int{}
+	w.pending, w.cuts, w.besides = slices.Clone(p.Faults), map[int]*[2]int{}, map[*Fault]bool{}
 	if p.Vary > 0 {
 		w.vary = rand.New(rand.NewPCG(p.Vary, 0))
 	}
@@ -201,7 +202,7 @@ func (w *world) build() error {
 			p.apart(i, net)
 		}
 		opts := []framework.Option{
-			framework.WithDialer(net.Dial), framework.WithSessionTimeout(p.Timeout),
+			framework.WithDialer(w.beside(i, net.Dial)), framework.WithSessionTimeout(p.Timeout),
 			framework.WithProof(p.Proof), framework.WithErrorPolicy(p.Policy), framework.WithBatching(!p.Alone),
 			framework.WithObserver(framework.Observer{
 				StateChanged: func(s framework.StateChange) { w.changed(i, s) },
@@ -218,7 +219,7 @@ func (w *world) build() error {
 		}
 		switch {
 		case p.Staged:
-			opts = append(opts, framework.WithRetry(retry.Forever(50*time.Millisecond)), framework.WithDialer(w.tapped(i, net, strings.Split(w.ens.Servers(), ","))))
+			opts = append(opts, framework.WithRetry(retry.Forever(50*time.Millisecond)), framework.WithDialer(w.beside(i, w.tapped(i, net, strings.Split(w.ens.Servers(), ",")))))
 		case p.Endless:
 			opts = append(opts, framework.WithRetry(pauses))
 		case p.Brief:
@@ -377,6 +378,7 @@ func (w *world) play() {
 	beside.Wait()
 	w.heal() // a fault may outlast the workers
 	w.quietly()
+	w.makeContainers()
 	w.leftovers()
 	w.goroutines()
 	if w.plan.Scenario == Rush {

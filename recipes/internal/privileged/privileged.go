@@ -97,13 +97,18 @@ var Framework = seam.Framework.(interface {
 	// again in the next connection. remove returns at once.
 	WatchTree(ctx context.Context, s *framework.Session, path string, on func(order uint64, what zk.EventType, path string)) (armed uint64, remove func(), err error)
 	// TreesRefused reports whether WatchTree has failed with err because there are
-	// no recursive watches: the server is older than 3.6, or does not say that it
-	// is not, or one has refused them on a connection of the session, or
-	// DistrustTrees was called. In the first two cases the next connection may
-	// have them.
+	// no recursive watches: the server is older than 3.6, or has not said in a
+	// session timeout that it is not, or one has refused them on a connection of
+	// the session, or DistrustTrees was called. Then the next connection may have
+	// them, and HasTrees says whether this one may.
 	TreesRefused(err error) bool
+	// HasTrees reports whether the present connection is known to have recursive
+	// watches. If the server has not said it yet, said is not nil: it is closed
+	// when it has.
+	HasTrees(s *framework.Session) (has bool, said <-chan struct{})
 	// DistrustTrees ends the use of recursive watches for this client, with a line
-	// in the log: an event was contradicted by the read that it has caused.
+	// in the log: an event was contradicted by the read that it has caused. They
+	// are used again after some time, from ten minutes to a day.
 	DistrustTrees(c *framework.Client, why string)
 
 	// Events calls on as WatchTree does, for the events of all watches of the

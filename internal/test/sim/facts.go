@@ -1,0 +1,183 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// facts draws what a client could take for a fact about its servers: bursts of
+// resets while it creates containers, and servers that refuse a connection
+// beside that of the session, or answer late there. It draws last, for the
+// reason that views has.
+func (d *draw) facts() {
+	if d.Scenario.quiet() || !d.one(1, 4) {
+		return
+	}
+	at := time.Duration(0)
+	for range 1 + d.IntN(3) {
+		client, lasts := d.IntN(len(d.Workers)), d.upTo(2*d.Timeout)
+		if d.one(1, 3) {
+			d.Reap = time.Second
+			d.Faults = append(d.Faults, Fault{
+				What: pick(d, Before, After), Client: client, Op: testutil.OpCreateContainer.String(), Times: 1 + d.IntN(6), For: lasts, At: When{Time: 1 + at},
+			})
+		} else { // what the servers have is asked for in each connection
+			d.Faults = append(
+				d.Faults, Fault{What: pick(d, Full, LateBeside), Client: client, By: d.upTo(d.Timeout), For: lasts, At: When{Time: 1 + at}},
+				Fault{What: Drop, Client: client, At: When{Time: 2 + at}},
+			)
+		}
+		at += d.upTo(d.Timeout)
+	}
+}
+
+// dialer opens a connection.
+type dialer = func(network, address string, timeout time.Duration) (net.Conn, error)
+
+// beside returns a dialer whose connections fare as the faults say while the
+// client has another one.
+func (w *world) beside(client int, dial dialer) dialer {
+	var mu sync.Mutex // guards open
+	open := 0
+	add := func(n int) (before int) {
+		mu.Lock()
+		defer mu.Unlock()
+		open += n
+		return open - n
+	}
+	return func(network, address string, timeout time.Duration) (net.Conn, error) {
+		conn, err := dial(network, address, timeout)
+		if err != nil {
+			return nil, err
+		}
+		c := &besideConn{Conn: conn, closed: sync.OnceFunc(func() { add(-1) })}
+		if add(1) == 0 {
+			return c, nil
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for f := range w.besides {
+			switch {
+			case f.Client != client:
+			case f.What == Full:
+				go c.Close()
+				return nil, syscall.ECONNREFUSED
+			default:
+				c.late = max(c.late, f.By)
+			}
+		}
+		return c, nil
+	}
+}
+
+type besideConn struct {
+	net.Conn
+	late   time.Duration
+	closed func()
+}
+
+func (c *besideConn) Read(p []byte) (int, error) {
+	time.Sleep(c.late)
+	return c.Conn.Read(p)
+}
+
+func (c *besideConn) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
+
+// fares makes a fault happen to connections beside that of a session.
+func (w *world) fares(f Fault) (heal func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.besides[&f] = true
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.besides, &f)
+	}
+}
+
+// forgets is within which time a client must find out what a fault has made it
+// doubt. It asks once in a minute, or later after an end that seemed an answer.
+const forgets = 10 * time.Minute
+
+// said reports whether a server has said that it lacks something.
+func (w *world) said() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.hit, func(f Fault) bool {
+		return f.What == Refuse && slices.Contains([]testutil.Code{testutil.CodeUnimplemented, testutil.Code(wire.MarshallingError), testutil.Code(wire.BadArguments)}, f.Code)
+	})
+}
+
+// makeContainers checks that no client believes for good that the servers have
+// no containers.
+func (w *world) makeContainers() {
+	if w.said() {
+		return
+	}
+	var each sync.WaitGroup
+	for i := range w.clients {
+		if !w.gone(i) {
+			each.Go(func() { w.becomesSo(func() string { return w.withoutContainers(i) }) })
+		}
+	}
+	each.Wait()
+}
+
+// becomesSo waits until nothing is wrong.
+func (w *world) becomesSo(wrong func() string) {
+	for end := time.Now().Add(forgets); ; time.Sleep(w.plan.Timeout) {
+		text := wrong()
+		if text == "" {
+			return
+		}
+		if time.Now().After(end) {
+			w.ledger.fault("%v after the last fault: %s", forgets, text)
+			return
+		}
+	}
+}
+
+func (w *world) withoutContainers(client int) string {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	path := fmt.Sprint(w.plan.base(), "/made-by-", client)
+	seen := w.plan.view(client).Path(path)
+	err := w.clients[client].MakeContainerPath(ctx, seen)
+	is := strings.Contains(w.ens.Tree(), path+" container\n")
+	_ = w.clients[client].Delete(ctx, seen, -1)
+	if !is {
+		return fmt.Sprintf("client %d makes no containers: %v", client, err)
+	}
+	return ""
+}
+
+// watchTrees checks that no cache that may have a recursive watch has others.
+func (w *world) watchTrees() {
+	if !w.said() {
+		w.becomesSo(w.watchedSingly)
+	}
+}
+
+func (w *world) watchedSingly() string {
+	if w.plan.Recipe != Cache || w.plan.OneShotOnly || slices.ContainsFunc(w.followers, func(f *follower) bool { return f.OneShot }) {
+		return ""
+	}
+	for path, n := range w.ens.Watches() {
+		if strings.HasPrefix(path, w.paths[0]+"/") {
+			return fmt.Sprintf("there are %d watches on %s", n, path)
+		}
+	}
+	return ""
+}
