@@ -434,6 +434,9 @@ func (g *groupCommit) landed(f *flight) {
 // are then sent alone: in a batch, all other writes would have to be sent
 // twice.
 func (g *groupCommit) note(w *groupedWrite, err error) {
+	if !w.isCreate() {
+		g.session.core.ephemerals.onDelete(w.path, err)
+	}
 	if !w.isCreate() || err != nil && classify(err) != final {
 		return
 	}

@@ -39,6 +39,7 @@ var newest = map[wire.Op]struct {
 }{
 	wire.OpRemoveWatches: {5, wire.OpMultiRead, readMany},
 	wire.OpMultiRead:     {6, wire.OpMultiRead, readMany},
+	wire.OpGetEphemerals: {6, wire.OpMultiRead, readMany},
 	wire.OpAddWatch:      {6, wire.OpAddWatch, &wire.AddWatchRequest{Path: "/zookeeper", Mode: wire.WatchPersistentRecursive}},
 }
 
@@ -48,10 +49,14 @@ var readMany = &wire.MultiRequest{Ops: []wire.MultiOp{{Op: wire.OpGetData, Reque
 // or does not say, or one has refused it.
 var errNotOffered = errors.New("the server does not have this operation")
 
+// errOlder is that error if the server's version says so.
+var errOlder = fmt.Errorf("%w, by its version", errNotOffered)
+
 // offered is what is known of an operation at a server.
 type offered struct {
 	known chan struct{} // closed: yes and again are set
 	yes   bool
+	exact bool      // by the server's version
 	again time.Time // when the server is asked again, if it has not answered
 }
 
@@ -74,8 +79,11 @@ func (s *session) offers(ctx context.Context, op wire.Op) (*link, error) {
 	o := s.beginOffer(l, op)
 	select {
 	case <-o.known:
-		if o.yes {
+		switch {
+		case o.yes:
 			return l, nil
+		case o.exact:
+			return nil, errOlder
 		}
 		return nil, errNotOffered
 	case <-ctx.Done():
@@ -143,11 +151,11 @@ func (f *offers) begin(op wire.Op, ask func() (minor int, every bool, err error)
 		if err != nil {
 			o.again = time.Now().Add(offerPause)
 		}
-		o.yes = minor >= newest[op].minor
+		o.yes, o.exact = minor >= newest[op].minor, every
 		close(o.known)
 		for other, since := range newest {
 			if every && f.of[other] == nil {
-				f.of[other] = &offered{known: o.known, yes: minor >= since.minor}
+				f.of[other] = &offered{known: o.known, yes: minor >= since.minor, exact: true}
 			}
 		}
 	}()

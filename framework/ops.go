@@ -21,6 +21,7 @@ type scope struct {
 
 	patient bool // waits for a connection without end, even while the client is refused
 	bundles bool // watches that are asked for together are armed together
+	allowance
 }
 
 func (c *Client) scope() scope { return scope{core: c.core(), root: c.root} }
@@ -71,6 +72,10 @@ func (w scope) create(ctx context.Context, path string, data []byte, flags int32
 	if isSequential(flags) {
 		again = onceOnly
 	}
+	claim, err := w.claim(ctx, opNameCreate, path, &zk.CreateRequest{Path: w.root.fix(path), Flags: flags})
+	if err != nil {
+		return "", err
+	}
 	full, err := withChroot(ctx, w, func(w scope) (string, error) {
 		return request(ctx, w, opNameCreate, path, createSize(data, acl), again, func(conn *zk.Conn, full string) (string, error) {
 			if flags == zk.FlagContainer {
@@ -79,6 +84,7 @@ func (w scope) create(ctx context.Context, path string, data []byte, flags int32
 			return createAt(conn, full, data, flags, acl)
 		}, nil)
 	})
+	claim.settle(err, full)
 	if err != nil {
 		return "", err
 	}

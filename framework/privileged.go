@@ -56,6 +56,18 @@ func (forEngine) CreateEphemeral(s *Session, path string, data []byte, acl []zk.
 	return s.createEphemeral(path, data, acl)
 }
 
+func (forEngine) Reserving(s *Session, dir, name string, n int) *Session {
+	return s.reserving(dir, name, n)
+}
+
+func (forEngine) InRoomOf(s *Session, full string) *Session {
+	return s.inRoom(s.session().core.ephemerals.roomOf(full))
+}
+
+func (forEngine) KeepRoom(s *Session, path string, sequential bool) (in func(*Session) *Session, drop func(), err error) {
+	return s.keepRoom(path, sequential)
+}
+
 func (forEngine) CloseEarlier(ctx context.Context, c *Client, id int64) (ours bool, err error) {
 	return c.core().closeEarlier(ctx, id)
 }

@@ -182,4 +182,6 @@ const (
 	opNameWatch   = "watch"
 	opNameReadAll = "read all"
 	opNameUpdate  = "update"
+
+	opNameEphemerals = "get ephemerals"
 )

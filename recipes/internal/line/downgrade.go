@@ -9,6 +9,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
 // Downgrade returns a share in l, a line over the same directory whose
@@ -40,7 +41,7 @@ func (s *Share) downgrade(ctx context.Context, q *localQueue, l *Line) (*Share, 
 	}
 	defer sess.Keep()()
 	own, _ := layout.Parse(s.grant.name)
-	created, err := sess.CreateProtected(ctx, q.dir, l.rule.Base+own.Digits, q.cfg.Data, zk.FlagEphemeral, q.cfg.ACL...)
+	created, err := privileged.Framework.InRoomOf(sess, s.grant.queue.client.Resolve(s.grant.path)).CreateProtected(ctx, q.dir, l.rule.Base+own.Digits, q.cfg.Data, zk.FlagEphemeral, q.cfg.ACL...)
 	if errors.Is(err, zk.ErrNoNode) {
 		s.Deleted() // with its directory
 		return nil, s.notHeld()

@@ -288,7 +288,8 @@ func (c *contender) take(ctx context.Context, l *Line, room Room) ([]*grant, err
 		return nil, err
 	}
 	own := child(l.dir, c.name)
-	paths, failed, err := privileged.Framework.Unhurried(sess).CreateAllProtected(ctx, framework.ProtectedBatch{
+	unhurried := privileged.Framework.InRoomOf(privileged.Framework.Unhurried(sess), c.queue.client.Resolve(c.path))
+	paths, failed, err := unhurried.CreateAllProtected(ctx, framework.ProtectedBatch{
 		Before: append([]any{&zk.CheckVersionRequest{Path: own, Version: -1}}, room.While...),
 		Dir:    l.rule.Permits.Dir, Name: l.rule.Permits.Name, N: l.rule.Permits.N,
 		Data: l.cfg.Data, Flags: zk.FlagEphemeral | zk.FlagSequence, ACL: l.cfg.ACL,
