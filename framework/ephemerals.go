@@ -263,7 +263,7 @@ func (e *ephemerals) addMadeLocked(path string, in *room) {
 func (e *ephemerals) settleMulti(c *claim, root prefix, ops []any, responses []zk.MultiResponse, err error) {
 	var made []string
 	for i, op := range ops {
-		if err == nil && ephemeralSize(op) > 0 {
+		if c != nil && err == nil && ephemeralSize(op) > 0 {
 			made = append(made, root.fix(responses[i].String))
 		}
 	}
@@ -493,6 +493,12 @@ func (s *Session) inRoom(r *room) *Session {
 }
 
 func (s *Session) keepRoom(path string, sequential bool) (in func(*Session) *Session, drop func(), err error) {
+	fail := func(err error) (func(*Session) *Session, func(), error) {
+		return nil, nil, &opError{op: opNameCreate, path: path, err: err}
+	}
+	if err := s.Err(); err != nil {
+		return fail(err)
+	}
 	c := s.session().core
 	size := textSize(s.root.fix(path))
 	if sequential {
@@ -500,7 +506,7 @@ func (s *Session) keepRoom(path string, sequential bool) (in func(*Session) *Ses
 	}
 	r, err := c.ephemerals.keep(context.Background(), size)
 	if err != nil {
-		return nil, nil, &opError{op: opNameCreate, path: path, err: err}
+		return fail(err)
 	}
 	return func(s *Session) *Session { return s.inRoom(r) }, func() { c.ephemerals.drop(r) }, nil
 }

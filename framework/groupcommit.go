@@ -319,6 +319,7 @@ func (g *groupCommit) send(f *flight) {
 	first := f.writes[0]
 	ask := Request{Op: opNameMulti, Path: first.path, Operations: len(ops)}
 	responses, err := observed(first.ctx, s, ask, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return wireMulti(conn, ops) })
+	s.core.ephemerals.settleMulti(nil, "", ops, responses, err)
 	s.forgetSent(unsent)
 	g.landed(f)
 	s.core.observers.batched(Batch{Operations: len(ops)})
@@ -434,9 +435,6 @@ func (g *groupCommit) landed(f *flight) {
 // are then sent alone: in a batch, all other writes would have to be sent
 // twice.
 func (g *groupCommit) note(w *groupedWrite, err error) {
-	if !w.isCreate() {
-		g.session.core.ephemerals.onDelete(w.path, err)
-	}
 	if !w.isCreate() || err != nil && classify(err) != final {
 		return
 	}

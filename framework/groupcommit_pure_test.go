@@ -166,7 +166,7 @@ func TestEnqueue(t *testing.T) {
 
 // Which directories are remembered as ones that refuse creates.
 func TestNote(t *testing.T) {
-	g := &groupCommit{session: &session{core: &core{}}}
+	g := &groupCommit{}
 	for i, tt := range []struct {
 		write string
 		err   error

@@ -25,7 +25,7 @@ func (forEngine) Used(c *Client, dir string) {
 }
 
 func (forEngine) Unhurried(s *Session) *Session {
-	return &Session{live: s.live, root: s.root, unhurried: true}
+	return &Session{live: s.live, root: s.root, unhurried: true, allowance: s.allowance}
 }
 
 func (forEngine) CreateProtectedAndRead(ctx context.Context, s *Session, dir, name string, data []byte, flags int32, acl []zk.ACL, also ...Read) (Created, []ReadResult, error) {
@@ -81,11 +81,11 @@ func (forEngine) Arm(ctx context.Context, s *Session, paths ...string) ([]seam.A
 }
 
 func (forEngine) AtOnce(s *Session) *Session {
-	return &Session{live: s.live, root: s.root, atOnce: true}
+	return &Session{live: s.live, root: s.root, atOnce: true, allowance: s.allowance}
 }
 
 func (forEngine) Endless(s *Session) *Session {
-	return &Session{live: s.live, root: s.root, endless: true}
+	return &Session{live: s.live, root: s.root, endless: true, allowance: s.allowance}
 }
 
 func (forEngine) Events(s *Session, path string, on func(order uint64, what zk.EventType, path string)) (stop func(), err error) {
