@@ -37,8 +37,8 @@ func ephemeralBytes(ens *testutil.Embedded, id int64) (sum int) {
 	return sum
 }
 
-// waysToCreate are all ways to create ephemeral znodes. Each creates one at the path
-// /e/<name>, or with that and more as its name, and returns its path.
+// waysToCreate are all ways to create ephemeral znodes. Each creates one at the
+// path /e/<name>, or with that and more as its name, and returns its path.
 var waysToCreate = map[string]func(ctx context.Context, s *framework.Session, name string) (string, error){
 	"create": func(ctx context.Context, s *framework.Session, name string) (string, error) {
 		return s.Create(ctx, "/e/"+name, nil, zk.FlagEphemeral)
@@ -120,6 +120,10 @@ func TestEphemeralsAreCounted(t *testing.T) {
 		}
 		if n := framework.EphemeralBytes(c); n != 0 {
 			t.Errorf("%d bytes are left", n)
+		}
+		for range 2 { // the second is a repetition
+			must(t, failure(c.MultiOnce(t.Context(), "/e/marker", nil, &zk.CreateRequest{Path: "/e/once", Flags: zk.FlagEphemeral})))
+			is("once")
 		}
 		must(t, failure(c.Create(t.Context(), "/e/persistent", nil, 0)))
 		must(t, failure(waysToCreate["create"](t.Context(), s, "one")))

@@ -16,7 +16,8 @@ import (
 
 // A client that locks ever more keys, and lingers, used to have so many znodes
 // that the transaction at its end was more than members read: none of them
-// served any more. Now it gives back a lingering lock for each that is too many.
+// served any more. Now it gives back a lingering lock for each that is too
+// many.
 func TestLingeringLocksOfOneClientDoNotEndTheEnsemble(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
