@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,6 +41,7 @@ type ephemerals struct {
 	sum      int        // of all that follows, and of rooms
 	made     map[string]ephemeral
 	claims   map[*claim]struct{}
+	kept     map[string]*room    // by path
 	warned   bool                // it was logged that the sum is large
 	percent  int                 // of the limit, as the observers know it
 	counting chan struct{}       // nil: nobody counts anew; closed: it was done
@@ -48,7 +50,7 @@ type ephemerals struct {
 }
 
 func (e *ephemerals) init(c *core) {
-	e.core, e.made, e.claims = c, make(map[string]ephemeral), make(map[*claim]struct{})
+	e.core, e.made, e.claims, e.kept = c, make(map[string]ephemeral), make(map[*claim]struct{}), make(map[string]*room)
 }
 
 // ephemeral is a znode that exists, as far as is known.
@@ -117,7 +119,7 @@ func (e *ephemerals) claim(ctx context.Context, size int, by allowance) (c *clai
 	if size == 0 {
 		return nil, nil
 	}
-	return c, e.admit(ctx, size+by.reserve, func(limit int) bool {
+	err = e.admit(ctx, size+by.reserve, func(limit int) bool {
 		drawn := 0
 		if r := by.room; r != nil && !r.over {
 			drawn = min(size, r.left)
@@ -131,34 +133,37 @@ func (e *ephemerals) claim(ctx context.Context, size int, by allowance) (c *clai
 		if drawn > 0 {
 			by.room.left -= drawn
 		}
-		e.addLocked(more)
+		e.sum += more
 		return true
 	})
+	return c, err
 }
 
 // keep reserves room for one ephemeral znode in this session and in all later
-// ones, until it is dropped.
-func (e *ephemerals) keep(ctx context.Context, size int) (*room, error) {
-	r := &room{left: size}
-	return r, e.admit(ctx, size, func(limit int) bool {
+// ones, until drop is called. path is its path if it is known before.
+func (e *ephemerals) keep(ctx context.Context, path string, size int) (r *room, drop func(), err error) {
+	r = &room{left: size}
+	err = e.admit(ctx, size, func(limit int) bool {
 		if e.sum+size > limit {
 			return false
 		}
-		e.addLocked(size)
+		e.sum += size
+		e.kept[path] = r
 		return true
 	})
-}
-
-// drop ends the reservation of a room.
-func (e *ephemerals) drop(r *room) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.dropLocked(r)
+	return r, func() {
+		e.mu.Lock()
+		defer e.unlock()
+		e.dropLocked(r)
+		if e.kept[path] == r {
+			delete(e.kept, path)
+		}
+	}, err
 }
 
 func (e *ephemerals) dropLocked(r *room) {
 	r.over = true
-	e.addLocked(-r.left)
+	e.sum -= r.left
 }
 
 // roomOf returns what is reserved with a znode, nil if nothing is.
@@ -174,19 +179,20 @@ func (e *ephemerals) admit(ctx context.Context, size int, try func(limit int) bo
 	for limit := e.limit(); ; {
 		e.mu.Lock()
 		done, sum := try(limit), e.sum
-		e.mu.Unlock()
+		e.unlock()
 		switch {
 		case done:
 			return nil
 		case ctx.Err() != nil:
 			return ctxerr.Of(ctx)
+		case e.core.listsNoEphemerals(ctx):
+			limit = math.MaxInt
+			continue
 		case e.core.giveBack(ctx):
 			continue
 		}
-		fewer, err := e.countAnew(ctx, true)
-		switch {
-		case errors.Is(err, errOlder):
-			limit = math.MaxInt // no transaction lists the paths
+		switch fewer, err := e.countAnew(ctx, true); {
+		case ctx.Err() != nil:
 		case err != nil && classify(err) != final:
 			return zk.ErrNoServer // nothing was sent
 		case !fewer:
@@ -205,7 +211,7 @@ func (c *claim) settle(err error, made ...string) {
 	}
 	e := c.of
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	defer e.unlock()
 	if err != nil && !c.stale && (classify(err) == ambiguous || MaybeApplied(err)) {
 		c.unsure = true
 		return
@@ -219,7 +225,7 @@ func (c *claim) settle(err error, made ...string) {
 			m := e.made[path]
 			m.with = &room{left: c.by.reserve}
 			e.made[path] = m
-			e.addLocked(c.by.reserve)
+			e.sum += c.by.reserve
 		}
 	}
 }
@@ -230,7 +236,7 @@ func (e *ephemerals) releaseLocked(c *claim) {
 		return
 	}
 	delete(e.claims, c)
-	e.addLocked(c.drawn - c.size - c.by.reserve)
+	e.sum += c.drawn - c.size - c.by.reserve
 	if c.drawn > 0 {
 		e.returnLocked(c.by.room, c.drawn)
 	}
@@ -239,7 +245,7 @@ func (e *ephemerals) releaseLocked(c *claim) {
 // returnLocked puts bytes back into a room, unless it is over or nil.
 func (e *ephemerals) returnLocked(r *room, size int) {
 	if r == nil || r.over {
-		e.addLocked(-size)
+		e.sum -= size
 	} else {
 		r.left += size
 	}
@@ -249,11 +255,14 @@ func (e *ephemerals) returnLocked(r *room, size int) {
 func (e *ephemerals) addMadeLocked(path string, in *room) {
 	e.removeLocked(path)
 	m := ephemeral{size: textSize(path)}
+	if in == nil {
+		in = e.kept[path] // the answer to its create was lost
+	}
 	if in != nil && !in.over && in.left >= m.size {
 		in.left -= m.size
 		m.in = in
 	} else {
-		e.addLocked(m.size)
+		e.sum += m.size
 	}
 	e.made[path] = m
 }
@@ -263,16 +272,14 @@ func (e *ephemerals) addMadeLocked(path string, in *room) {
 func (e *ephemerals) settleMulti(c *claim, root prefix, ops []any, responses []zk.MultiResponse, err error) {
 	var made []string
 	for i, op := range ops {
-		if c != nil && err == nil && ephemeralSize(op) > 0 {
+		if deleted, ok := op.(*zk.DeleteRequest); ok && err == nil {
+			e.remove(deleted.Path)
+			made = slices.DeleteFunc(made, func(path string) bool { return path == deleted.Path })
+		} else if c != nil && err == nil && ephemeralSize(op) > 0 {
 			made = append(made, root.fix(responses[i].String))
 		}
 	}
 	c.settle(err, made...)
-	for _, op := range ops {
-		if deleted, ok := op.(*zk.DeleteRequest); ok && err == nil {
-			e.remove(deleted.Path)
-		}
-	}
 }
 
 // onDelete notes the answer to a delete.
@@ -285,7 +292,7 @@ func (e *ephemerals) onDelete(path string, err error) {
 // remove notes that a znode does not exist.
 func (e *ephemerals) remove(path string) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	defer e.unlock()
 	e.removeLocked(path)
 	if e.gone != nil {
 		e.gone[path] = struct{}{}
@@ -308,7 +315,7 @@ func (e *ephemerals) removeLocked(path string) {
 // Creates of that one that are still under way count until they have failed.
 func (e *ephemerals) begin() {
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	defer e.unlock()
 	for path := range e.made {
 		e.removeLocked(path)
 	}
@@ -320,9 +327,9 @@ func (e *ephemerals) begin() {
 	e.counted = time.Time{}
 }
 
-// addLocked changes the sum.
-func (e *ephemerals) addLocked(by int) {
-	e.sum += by
+// unlock frees mu, and tells of the sum if it has changed by much.
+func (e *ephemerals) unlock() {
+	defer e.mu.Unlock()
 	switch much := e.much(); {
 	case e.sum < much/2:
 		e.warned = false
@@ -340,11 +347,12 @@ func (e *ephemerals) addLocked(by int) {
 func (e *ephemerals) warn() {
 	ctx, cancel := context.WithTimeout(context.Background(), e.core.cfg.sessionTimeout)
 	defer cancel()
-	_, err := e.countAnew(ctx, false)
+	_, _ = e.countAnew(ctx, false) // if that fails, the sum is what it may be at most
+	off := e.core.listsNoEphemerals(ctx)
 	e.mu.Lock()
 	sum := e.sum
 	e.warned = sum > e.much()
-	large := e.warned && !errors.Is(err, errOlder)
+	large := e.warned && !off
 	e.mu.Unlock()
 	if large {
 		e.core.cfg.log.Warn("the paths of this session's ephemeral znodes are long, or many: use several clients, or shorter paths",
@@ -389,7 +397,7 @@ func (e *ephemerals) countAnew(ctx context.Context, forCreate bool) (fewer bool,
 	e.mu.Unlock()
 
 	var found wire.ChildrenResponse
-	r, err := call(context.Background(), s, Request{Op: opNameEphemerals, Path: "/"}, func(*zk.Conn) (reply, error) {
+	r, err := call(ctx, s, Request{Op: opNameEphemerals, Path: "/"}, func(*zk.Conn) (reply, error) {
 		return s.ask(ctx, on, wire.OpGetEphemerals, &wire.PathRequest{Path: "/"}, mostAsked)
 	}, nil)
 	if err == nil {
@@ -397,7 +405,7 @@ func (e *ephemerals) countAnew(ctx context.Context, forCreate bool) (fewer bool,
 	}
 
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	defer e.unlock()
 	close(e.counting)
 	gone, sum := e.gone, e.sum
 	e.counting, e.gone = nil, nil
@@ -423,6 +431,16 @@ func (e *ephemerals) countAnew(ctx context.Context, forCreate bool) (fewer bool,
 		}
 	}
 	return e.sum < sum, nil
+}
+
+// listsNoEphemerals reports whether the server has a version before 3.6, in
+// which the end of a session lists no paths.
+func (c *core) listsNoEphemerals(ctx context.Context) bool {
+	s, err := c.current()
+	if err == nil {
+		_, err = s.offers(ctx, wire.OpGetEphemerals)
+	}
+	return errors.Is(err, errOlder)
 }
 
 // current returns the session that there is.
@@ -461,17 +479,21 @@ func (c *core) giveBack(ctx context.Context) bool {
 	return false
 }
 
-// claim is that of ephemerals, for one operation of a scope.
-func (w scope) claim(ctx context.Context, op, path string, creates ...any) (c *claim, err error) {
+// claim is that of ephemerals, for one operation. What follows shares the
+// budget of the scope that it returns.
+func (w scope) claim(ctx context.Context, op, path string, creates ...any) (_ scope, c *claim, err error) {
 	size := ephemeralSize(creates...)
 	if size == 0 {
-		return nil, nil
+		return w, nil, nil
 	}
-	err = w.do(ctx, op, path, repeatable, func(*attempt) error {
+	if w.budget == nil {
+		w.budget = w.core.cfg.retry()
+	}
+	err = w.do(ctx, op, path, repeatable, func(*attempt) (err error) {
 		c, err = w.core.ephemerals.claim(ctx, size, w.allowance)
 		return err
 	})
-	return c, err
+	return w, c, err
 }
 
 // isEphemeral reports whether znodes that are created with these flags end with
@@ -499,14 +521,14 @@ func (s *Session) keepRoom(path string, sequential bool) (in func(*Session) *Ses
 	if err := s.Err(); err != nil {
 		return fail(err)
 	}
-	c := s.session().core
-	size := textSize(s.root.fix(path))
+	full := s.root.fix(path)
+	size := textSize(full)
 	if sequential {
 		size += layout.ProtectionSize + longestSuffix
 	}
-	r, err := c.ephemerals.keep(context.Background(), size)
+	r, drop, err := s.session().core.ephemerals.keep(context.Background(), full, size)
 	if err != nil {
 		return fail(err)
 	}
-	return func(s *Session) *Session { return s.inRoom(r) }, func() { c.ephemerals.drop(r) }, nil
+	return func(s *Session) *Session { return s.inRoom(r) }, drop, nil
 }

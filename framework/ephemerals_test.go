@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,6 +122,11 @@ func TestEphemeralsAreCounted(t *testing.T) {
 		if n := framework.EphemeralBytes(c); n != 0 {
 			t.Errorf("%d bytes are left", n)
 		}
+		must(t, failure(waysToCreate["create"](t.Context(), s, "replaced")))
+		must(t, failure(c.Multi(t.Context(), &zk.DeleteRequest{Path: "/e/replaced", Version: -1}, &zk.CreateRequest{Path: "/e/replaced", Flags: zk.FlagEphemeral})))
+		is("replaced")
+		must(t, failure(c.Multi(t.Context(), &zk.CreateRequest{Path: "/e/short", Flags: zk.FlagEphemeral}, &zk.DeleteRequest{Path: "/e/short", Version: -1})))
+		is("created and deleted")
 		for range 2 { // the second is a repetition
 			must(t, failure(c.MultiOnce(t.Context(), "/e/marker", nil, &zk.CreateRequest{Path: "/e/once", Flags: zk.FlagEphemeral})))
 			is("once")
@@ -418,8 +424,61 @@ func TestReservedEphemeralsAreNotRefused(t *testing.T) {
 		if sum := ephemeralBytes(ens, s.ID()); sum != framework.EphemeralBytes(c) {
 			t.Errorf("%d bytes there are, %d counted", sum, framework.EphemeralBytes(c))
 		}
+		// An answer that is lost, and the count anew, use no more than the room.
+		must(t, s.Delete(t.Context(), kept, -1))
+		sum := framework.EphemeralBytes(c)
+		toTheNext(ens, testutil.OpCreate, testutil.DropAfter())
+		if err := framework.CreateEphemeral(in(s), kept, nil); !framework.MaybeApplied(err) {
+			t.Fatal(err)
+		}
+		must(t, c.WaitConnected(t.Context()))
+		must(t, framework.CountEphemeralsAnew(c))
+		if now := framework.EphemeralBytes(c); now != sum || !ens.Exists(kept) {
+			t.Errorf("%d bytes after a lost answer, %d before", now, sum)
+		}
 		drop()
 		must(t, s.Delete(t.Context(), kept, -1))
 		must(t, failure(waysToCreate["create"](t.Context(), s, long))) // the room is free
+	})
+}
+
+// Observers hear of each percentage of the limit, of no client's but theirs,
+// and at last of none.
+func TestEphemeralsAreObserved(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		var changes []framework.EphemeralsChange
+		hear := framework.WithObserver(framework.Observer{EphemeralsChanged: func(c framework.EphemeralsChange) { changes = append(changes, c) }})
+		c, _ := connect(t, ens, framework.WithMaxEphemerals(100_000), hear)
+		other, _ := connect(t, ens, hear)
+		must(t, c.MakePersistentPath(t.Context(), "/e"))
+		s := session(t, c)
+		for i := range 40 { // half a percent each
+			must(t, failure(waysToCreate["create"](t.Context(), s, fmt.Sprint(strings.Repeat("f", 490), 10+i))))
+		}
+		must(t, failure(waysToCreate["create"](t.Context(), session(t, other), "one")))
+		must(t, ens.ExpireSession(s.ID()))
+		bubble.Await(t, "the end of the session", s.Done())
+		must(t, c.WaitConnected(t.Context()))
+		synctest.Wait()
+		if len(changes) != 20 {
+			t.Fatal(changes)
+		}
+		for i, change := range changes {
+			if up := i < 19; change.Client != changes[0].Client || change.Percent != change.Bytes*100/change.Limit || change.Limit != 100_000 ||
+				up && change.Percent != i+1 || !up && change.Percent != 0 {
+				t.Errorf("%d: %+v", i, change)
+			}
+		}
+	})
+}
+
+// toTheNext does something to the next request of an operation.
+func toTheNext(ens *testutil.Embedded, op testutil.Op, action testutil.Action) {
+	var done atomic.Bool
+	ens.Control(func(r testutil.Request) testutil.Action {
+		if r.Op == op && !done.Swap(true) {
+			return action
+		}
+		return testutil.Pass()
 	})
 }

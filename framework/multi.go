@@ -14,7 +14,7 @@ func (w scope) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 	if err != nil {
 		return nil, &opError{op: opNameMulti, path: string(w.root) + "/", err: err}
 	}
-	claim, err := w.claim(ctx, opNameMulti, firstPath(ops), full...)
+	w, claim, err := w.claim(ctx, opNameMulti, firstPath(ops), full...)
 	if err != nil {
 		return nil, err
 	}

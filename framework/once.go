@@ -97,7 +97,7 @@ func (o *once) send(ctx context.Context, note []byte, ops []any) (MultiOnceResul
 	if err != nil {
 		return MultiOnceResult{}, &opError{op: opNameMulti, path: o.path, err: err, maybe: o.open}
 	}
-	claim, err := o.claim(ctx, opNameMulti, o.path, full...)
+	_, claim, err := o.claim(ctx, opNameMulti, o.path, full...)
 	if err != nil {
 		return MultiOnceResult{}, err
 	}

@@ -72,7 +72,7 @@ func (w scope) create(ctx context.Context, path string, data []byte, flags int32
 	if isSequential(flags) {
 		again = onceOnly
 	}
-	claim, err := w.claim(ctx, opNameCreate, path, &zk.CreateRequest{Path: w.root.fix(path), Flags: flags})
+	w, claim, err := w.claim(ctx, opNameCreate, path, &zk.CreateRequest{Path: w.root.fix(path), Flags: flags})
 	if err != nil {
 		return "", err
 	}

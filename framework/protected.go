@@ -108,22 +108,24 @@ func (p *protectedCreate) create(ctx context.Context, a *attempt, op *zk.CreateR
 	if p.unhurried {
 		patience = context.Background()
 	}
-	var claim *claim
-	found, err := detach(patience, s, func() (found made, err error) {
-		if claim, err = s.core.ephemerals.claim(ctx, ephemeralSize(op), p.allowance); err != nil {
-			return made{}, err
-		}
+	claim, err := s.core.ephemerals.claim(ctx, ephemeralSize(op), p.allowance)
+	if err != nil {
+		return made{}, err
+	}
+	found, err := detach(patience, s, func() (made, error) {
 		s.writes.enqueue(write, false)
-		found, err = s.writes.await(write)
+		found, err := s.writes.await(write)
 		claim.settle(err, found.path)
 		return found, err
 	}, p.discardLate)
-	if err != nil && !isDetached(err) && classify(err) == ambiguous { // discardLate gets what is detached
-		a.unsure = true // whatever the search for the znode finds
-		if found, err = p.findAgain(ctx, op.Flags, err, a.budget); err == nil {
-			claim.settle(nil, found.path)
-		}
+	if err == nil || isDetached(err) { // discardLate gets what is detached
+		return found, err
 	}
+	if classify(err) == ambiguous {
+		a.unsure = true // whatever the search for the znode finds
+		found, err = p.findAgain(ctx, op.Flags, err, a.budget)
+	}
+	claim.settle(err, found.path)
 	return found, err
 }
 

@@ -86,12 +86,12 @@ func (m *batchCreate) create(ctx context.Context, ops []any, before int, budget 
 		patience = context.WithoutCancel(ctx)
 	}
 	ask := Request{Op: opNameMulti, Path: m.dir, Operations: len(ops)}
-	var claim *claim
-	responses, err := detach(patience, s, func() (responses []zk.MultiResponse, err error) {
-		if claim, err = s.core.ephemerals.claim(ctx, ephemeralSize(ops...), m.allowance); err != nil {
-			return nil, err
-		}
-		responses, err = observed(patience, s, ask, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return wireMulti(conn, ops) })
+	claim, err := s.core.ephemerals.claim(ctx, ephemeralSize(ops...), m.allowance)
+	if err != nil {
+		return nil, -1, err
+	}
+	responses, err := detach(patience, s, func() ([]zk.MultiResponse, error) {
+		responses, err := observed(patience, s, ask, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return wireMulti(conn, ops) })
 		s.core.ephemerals.settleMulti(claim, "", ops, responses, err)
 		return responses, err
 	}, func(late []zk.MultiResponse, err error) {
@@ -110,11 +110,11 @@ func (m *batchCreate) create(ctx context.Context, ops []any, before int, budget 
 	case isDetached(err):
 		return nil, -1, err // the function above gets the answer
 	case classify(err) == ambiguous:
-		if paths, err = m.findAgain(ctx, err, budget); err == nil {
-			claim.settle(nil, paths...)
-		}
+		paths, err = m.findAgain(ctx, err, budget)
+		claim.settle(err, paths...)
 		return paths, -1, err
 	}
+	claim.settle(err) // if ctx had ended before
 	for i, r := range responses {
 		if r.Error != nil {
 			return nil, i, err

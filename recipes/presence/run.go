@@ -91,11 +91,7 @@ func (n *Node) run() {
 			n.rest(nil, nil, unclear)
 		}
 	}
-	err := n.leave()
-	if n.life.drop != nil {
-		n.life.drop()
-	}
-	n.finish(err)
+	n.finish(n.leave())
 }
 
 // ending reports whether the Node or the client closes.

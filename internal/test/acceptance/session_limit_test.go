@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,9 @@ import (
 // makes znodes until it is refused, or has tried to make too many by far, and
 // is closed. The members go on, and also start again with that in their logs.
 func TestNoSessionIsTooLargeForItsMembers(t *testing.T) {
+	if os.Getenv("ZKR_WHOLE") == "" {
+		t.Skip("takes five minutes: to run it, set ZKR_REAL=1 ZKR_WHOLE=1")
+	}
 	const below = "/a-directory-as-services-have-them/with/one/more/level"
 	for _, use := range []struct {
 		name    string
