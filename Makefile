@@ -153,6 +153,10 @@ SEED ?= 1
 mutate: ## N (200) faults of SEED (1) in framework and recipes, one at a time: each must fail a test; resumes
 	cd internal/test/mutate && ZKR_WHOLE=1 $(GO) run . -n $(N) -seed $(SEED)
 
+.PHONY: session-limit
+session-limit: ## one client of three real members with as many ephemeral znodes as it may have, of each kind; then its end
+	ZKR_REAL=1 ZKR_WHOLE=1 $(GO) test -count=1 -v -timeout $(TIMEOUT) -run '^TestNoSessionIsTooLargeForItsMembers$$' ./internal/test/acceptance
+
 .PHONY: soak-real
 soak-real: ## all recipes on three real members for MINUTES (3), with random faults (ZKR_SEED repeats them)
 	ZKR_REAL=1 ZKR_SOAK=$(MINUTES)m $(GO) test -count=1 -v -timeout 0 -run '^TestSoakOnRealMembers$$' ./internal/test/acceptance

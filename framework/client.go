@@ -47,6 +47,8 @@ type core struct {
 	supplying chan struct{} // holds a token for each call of supply that is under way
 	looking   atomic.Bool   // the mechanism of SASL is asked whether its credentials have changed
 
+	number      uint64 // tells the clients of this process apart
+	ephemerals  ephemerals
 	containers  containers
 	sweeper     sweeper
 	closeOnce   sync.Once
@@ -114,8 +116,9 @@ func idleCore(servers string, opts []Option) (*core, error) {
 func newCore(cfg config, addrs []string, chroot prefix) *core {
 	logger, lines := queuedLogger(cfg.log)
 	cfg.log = logger
-	return &core{
+	c := &core{
 		cfg:        cfg,
+		number:     clientsMade.Add(1),
 		containers: containers{never: cfg.noContainers, poked: make(chan struct{}, 1)},
 		sweeper:    sweeper{dirs: make(map[string]*sweptDir)},
 		lines:      lines,
@@ -130,12 +133,18 @@ func newCore(cfg config, addrs []string, chroot prefix) *core {
 		listeners:  make(map[*supplied.Listener[StateChange]]struct{}),
 		attached:   make(map[any]any),
 	}
+	c.ephemerals.init(c)
+	return c
 }
+
+// clientsMade numbers the clients.
+var clientsMade atomic.Uint64
 
 // run opens one session after the other until the client is closed.
 func (c *core) run() {
 	defer close(c.done)
 	for {
+		c.ephemerals.begin()
 		s, err := openSession(c)
 		if err != nil { // the wire client validates what New has validated
 			c.cfg.log.Error("cannot open a session", zap.Error(err))

@@ -120,3 +120,26 @@ func CloseOrphan(s *Session) bool { return s.live.closeOrphan() }
 
 // Many is from how many watches on they are armed together.
 const Many = many
+
+// EphemeralBytes returns how many bytes of ephemeral paths a client counts.
+func EphemeralBytes(c *Client) int {
+	e := &c.core().ephemerals
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.sum
+}
+
+// CountEphemeralsAnew makes a client ask for them.
+func CountEphemeralsAnew(c *Client) error {
+	_, err := c.core().ephemerals.countAnew(context.Background(), false)
+	return err
+}
+
+// Reserving, InRoomOf and KeepRoom are what forEngine has.
+func (s *Session) Reserving(dir, name string, n int) *Session { return s.reserving(dir, name, n) }
+
+func (s *Session) InRoomOf(full string) *Session { return forEngine{}.InRoomOf(s, full) }
+
+func (s *Session) KeepRoom(path string) (in func(*Session) *Session, drop func(), err error) {
+	return s.keepRoom(path, false)
+}

@@ -319,6 +319,7 @@ func (g *groupCommit) send(f *flight) {
 	first := f.writes[0]
 	ask := Request{Op: opNameMulti, Path: first.path, Operations: len(ops)}
 	responses, err := observed(first.ctx, s, ask, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return wireMulti(conn, ops) })
+	s.core.ephemerals.settleMulti(nil, "", ops, responses, err)
 	s.forgetSent(unsent)
 	g.landed(f)
 	s.core.observers.batched(Batch{Operations: len(ops)})

@@ -14,8 +14,10 @@ import (
 // sessionAt returns a session without a connection, with T = 6s, a margin of
 // 600ms and so much left until the deadline.
 func sessionAt(now time.Time, left, trip time.Duration) *session {
+	c := &core{closing: make(chan struct{}), cfg: config{maxRequest: defaultMaxRequest}}
+	c.ephemerals.init(c)
 	return &session{
-		core: &core{closing: make(chan struct{})}, over: make(chan struct{}), severed: make(chan struct{}), wakeup: make(chan struct{}, 1),
+		core: c, over: make(chan struct{}), severed: make(chan struct{}), wakeup: make(chan struct{}, 1),
 		timeout: 6 * time.Second, margin: 600 * ms, proven: now.Add(left - 6*time.Second), dialedAt: now, nextCheck: now,
 		proof: sixSeconds(trip), heartbeats: heartbeats{last: now},
 	}

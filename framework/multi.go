@@ -14,6 +14,10 @@ func (w scope) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 	if err != nil {
 		return nil, &opError{op: opNameMulti, path: string(w.root) + "/", err: err}
 	}
+	w, claim, err := w.claim(ctx, opNameMulti, firstPath(ops), full...)
+	if err != nil {
+		return nil, err
+	}
 	try := func(w scope) ([]zk.MultiResponse, error) {
 		var responses []zk.MultiResponse
 		err := w.do(ctx, opNameMulti, firstPath(ops), onceOnly, func(a *attempt) error {
@@ -26,10 +30,14 @@ func (w scope) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 		w.root.unfixMade(responses)
 		return responses, w.nameMissingRoot(ctx, nameOperation(err, ops, responses))
 	}
-	if !slices.ContainsFunc(ops, func(op any) bool { return nameOf(op) == opNameCreate }) {
-		return try(w)
+	var responses []zk.MultiResponse
+	if slices.ContainsFunc(ops, func(op any) bool { return nameOf(op) == opNameCreate }) {
+		responses, err = withChroot(ctx, w, try)
+	} else {
+		responses, err = try(w)
 	}
-	return withChroot(ctx, w, try)
+	w.core.ephemerals.settleMulti(claim, w.root, full, responses, err)
+	return responses, err
 }
 
 // nameOperation names in the error of a multi the operation that the ensemble

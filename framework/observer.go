@@ -90,6 +90,10 @@ type Observer struct {
 	CacheChanged func(CacheChange)
 	CacheRead    func(CacheRead)
 
+	// EphemeralsChanged is called when the paths of the session's ephemeral znodes
+	// have come to use another percentage of the limit: see WithMaxEphemerals.
+	EphemeralsChanged func(EphemeralsChange)
+
 	// Opened is called once for each client that New returns, before StateChanged.
 	// The client ends with a change of its state to Closed.
 	Opened func()

@@ -279,14 +279,15 @@ func (o observerList) flush(patience <-chan time.Time) bool {
 	return true
 }
 
-// observed makes a call of the wire client, and reports it to the observers.
+// observed makes a call of the wire client, and reports it to the observers,
+// and a delete also to what counts ephemeral znodes.
 func observed[T any](ctx context.Context, s *session, ask Request, call func(*zk.Conn) (T, error)) (T, error) {
-	if !s.core.observers.wantRequests() {
-		return call(s.conn)
-	}
 	end := s.startObserved(ctx, ask)
 	value, err := call(s.conn)
 	end(err)
+	if ask.Op == opNameDelete {
+		s.core.ephemerals.onDelete(ask.Path, err)
+	}
 	return value, err
 }
 

@@ -90,6 +90,15 @@ func (r CacheReadReason) Walk() bool {
 	return false
 }
 
+// EphemeralsChange says how much of its limit a session uses for the paths of
+// its ephemeral znodes.
+type EphemeralsChange struct {
+	Client  uint64 // tells the clients of a process apart
+	Bytes   int    // in use, or reserved
+	Limit   int    // what WithMaxEphemerals has set, or its default
+	Percent int    // of the limit, rounded down
+}
+
 // wantReads reports whether any observer has a function for what caches read.
 // If none has, a cache need not count it.
 func (o observerList) wantReads() bool {
@@ -121,6 +130,14 @@ func (o observerList) cacheRead(r CacheRead) {
 	for _, each := range o {
 		if fn := each.CacheRead; fn != nil {
 			each.events.offer(func() { fn(r) })
+		}
+	}
+}
+
+func (o observerList) ephemeralsChanged(change EphemeralsChange) {
+	for _, each := range o {
+		if fn := each.EphemeralsChanged; fn != nil {
+			each.events.post(func() { fn(change) })
 		}
 	}
 }

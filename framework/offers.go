@@ -45,6 +45,7 @@ var newest = map[wire.Op]struct {
 }{
 	wire.OpRemoveWatches: {5, wire.OpMultiRead, readMany},
 	wire.OpMultiRead:     {6, wire.OpMultiRead, readMany},
+	wire.OpGetEphemerals: {6, wire.OpMultiRead, readMany},
 	wire.OpAddWatch:      {6, wire.OpAddWatch, &wire.AddWatchRequest{Path: "/zookeeper", Mode: wire.WatchPersistentRecursive}},
 }
 
@@ -57,11 +58,15 @@ var errNotOffered = errors.New("the server does not have this operation")
 // errUnsaid is why an operation is not used for now.
 var errUnsaid = errors.New("the server has not said yet whether it has this operation")
 
+// errOlder is that error if the server's version says so.
+var errOlder = fmt.Errorf("%w, by its version", errNotOffered)
+
 // offered is what is known of an operation at a server.
 type offered struct {
 	began time.Time
-	known chan struct{} // closed: yes is set
+	known chan struct{} // closed: yes and exact are set
 	yes   bool
+	exact bool // by the server's version
 }
 
 // isKnown reports whether the server has said it.
@@ -112,10 +117,12 @@ func (s *session) offers(ctx context.Context, op wire.Op) (*link, error) {
 	switch {
 	case !o.isKnown():
 		return nil, errUnsaid
-	case !o.yes:
-		return nil, errNotOffered
+	case o.yes:
+		return l, nil
+	case o.exact:
+		return nil, errOlder
 	}
-	return l, nil
+	return nil, errNotOffered
 }
 
 // hasOffer reports whether it is known by now that requests of an operation may
@@ -192,7 +199,7 @@ func (f *offers) say(op wire.Op, minor int, every bool) {
 		if o == nil {
 			o = f.newLocked(other)
 		}
-		o.yes = minor >= since.minor
+		o.yes, o.exact = minor >= since.minor, every
 		close(o.known)
 	}
 }

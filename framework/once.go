@@ -97,7 +97,20 @@ func (o *once) send(ctx context.Context, note []byte, ops []any) (MultiOnceResul
 	if err != nil {
 		return MultiOnceResult{}, &opError{op: opNameMulti, path: o.path, err: err, maybe: o.open}
 	}
-	return withChroot(ctx, o.scope, func(scope) (MultiOnceResult, error) { return o.try(ctx, note, all, full) })
+	_, claim, err := o.claim(ctx, opNameMulti, o.path, full...)
+	if err != nil {
+		return MultiOnceResult{}, err
+	}
+	result, err := withChroot(ctx, o.scope, func(scope) (MultiOnceResult, error) { return o.try(ctx, note, all, full) })
+	switch {
+	case err != nil || result.Repeated:
+		claim.settle(err)
+	case result.Responses == nil:
+		claim.settle(zk.ErrConnectionClosed) // perhaps this call has executed it
+	default:
+		o.core.ephemerals.settleMulti(claim, o.root, full[1:], result.Responses, nil)
+	}
+	return result, err
 }
 
 func (o *once) try(ctx context.Context, note []byte, ops, full []any) (MultiOnceResult, error) {

@@ -84,8 +84,3 @@ func ephemeralAt(path string, flags int32) []string {
 	}
 	return nil
 }
-
-// isEphemeral reports whether these are flags of an ephemeral znode.
-func isEphemeral(flags int32) bool {
-	return flags&zk.FlagEphemeral != 0 && flags < zk.FlagContainer
-}

@@ -22,6 +22,7 @@ type scope struct {
 	patient bool // waits for a connection without end, even while the client is refused
 	bundles bool // watches that are asked for together are armed together
 	unique  bool // a path names one znode for ever, so a write to it may be repeated
+	allowance
 }
 
 func (c *Client) scope() scope { return scope{core: c.core(), root: c.root} }

@@ -63,6 +63,8 @@ type config struct {
 	acl            []zk.ACL
 	auths          []auth
 	maxRequest     int
+	maxEphemerals  int // 0: see ephemerals.limit
+	ephemeralsSet  bool
 	createChroot   bool
 	dial           Dialer
 	resolver       *net.Resolver
@@ -146,6 +148,9 @@ func (cfg *config) validate() error {
 	if n := cfg.maxRequest; n < leastMaxRequest || n > mostMaxRequest {
 		bad("largest request %d bytes: must be from %d to %d", n, leastMaxRequest, mostMaxRequest)
 	}
+	if n := cfg.maxEphemerals; cfg.ephemeralsSet && (n < leastMaxRequest || n > math.MaxInt32) {
+		bad("ephemeral paths of %d bytes: must be from %d to %d", n, leastMaxRequest, math.MaxInt32)
+	}
 	for _, a := range cfg.auths {
 		if a.scheme == "" {
 			bad("auth: no scheme")
@@ -226,6 +231,27 @@ func WithAuth(scheme string, data []byte) Option {
 // the connection. The client keeps a buffer of that size, of 128 KiB at least.
 // At least 16384, at most 33554432. Default 1048575, the servers' default.
 func WithMaxRequest(bytes int) Option { return func(c *config) { c.maxRequest = bytes } }
+
+// WithMaxEphemerals sets how many bytes the paths of a session's ephemeral
+// znodes may have: each path is absolute, and counts 4 bytes more. A create
+// above the limit fails with ErrTooLarge and is not sent. Before that, the
+// client gives back lingering locks, and asks the ensemble what there is.
+//
+// The limit protects the ensemble. The end of a session is one transaction with
+// all these paths. If it is longer than the servers' jute.maxbuffer and
+// jute.maxbuffer.extrasize together, no member can read it, and none starts
+// again (ZOOKEEPER-4306). More znodes need more clients, or shorter paths. A
+// larger limit needs a larger extrasize at all servers. Servers before 3.6 have
+// no such transaction, and no limit. From half of WithMaxRequest on a warning
+// is logged.
+//
+// Room for what keeps something held is reserved early: for the downgraded read
+// of a write lock and for the permits of a semaphore when they join the line,
+// for a presence when it is first created. At least 16384, at most 2147483647.
+// Default one and a half times WithMaxRequest.
+func WithMaxEphemerals(bytes int) Option {
+	return func(c *config) { c.maxEphemerals, c.ephemeralsSet = bytes, true }
+}
 
 // WithCreateChroot lets the client create its chroot, the path behind the
 // addresses of the servers. A create that finds a znode missing, of the client

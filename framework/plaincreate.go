@@ -76,9 +76,14 @@ func (s *Session) createEphemeral(path string, data []byte, acl []zk.ACL) error 
 	}
 	dir, _ := layout.Split(full)
 	c := &plainCreate{op: &zk.CreateRequest{Path: full, Data: data, Acl: acl, Flags: zk.FlagEphemeral}, dir: dir, result: make(chan error, 1)}
+	claim, err := w.core.ephemerals.claim(context.Background(), ephemeralSize(c.op), s.allowance)
+	if err != nil {
+		return fail(err, false)
+	}
 	live.plain.add(c)
 	select {
 	case err := <-c.result:
+		claim.settle(err, full)
 		if err == nil {
 			return nil
 		}
@@ -88,6 +93,7 @@ func (s *Session) createEphemeral(path string, data []byte, acl []zk.ACL) error 
 		}
 		return fail(cmp.Or(live.Err(), err), what == ambiguous)
 	case <-live.over:
+		claim.settle(zk.ErrConnectionClosed)
 		return fail(live.Err(), true)
 	}
 }

@@ -37,7 +37,7 @@ func (forEngine) Used(c *Client, dir string) {
 }
 
 func (forEngine) Unhurried(s *Session) *Session {
-	return &Session{live: s.live, root: s.root, unhurried: true}
+	return &Session{live: s.live, root: s.root, unhurried: true, allowance: s.allowance}
 }
 
 func (forEngine) CreateProtectedAndRead(ctx context.Context, s *Session, dir, name string, data []byte, flags int32, acl []zk.ACL, also ...Read) (Created, []ReadResult, error) {
@@ -74,6 +74,18 @@ func (forEngine) CreateEphemeral(s *Session, path string, data []byte, acl []zk.
 	return s.createEphemeral(path, data, acl)
 }
 
+func (forEngine) Reserving(s *Session, dir, name string, n int) *Session {
+	return s.reserving(dir, name, n)
+}
+
+func (forEngine) InRoomOf(s *Session, full string) *Session {
+	return s.inRoom(s.session().core.ephemerals.roomOf(full))
+}
+
+func (forEngine) KeepRoom(s *Session, path string, sequential bool) (in func(*Session) *Session, drop func(), err error) {
+	return s.keepRoom(path, sequential)
+}
+
 func (forEngine) CloseEarlier(ctx context.Context, c *Client, id int64) (ours bool, err error) {
 	return c.core().closeEarlier(ctx, id)
 }
@@ -87,11 +99,11 @@ func (forEngine) Arm(ctx context.Context, s *Session, paths ...string) ([]seam.A
 }
 
 func (forEngine) AtOnce(s *Session) *Session {
-	return &Session{live: s.live, root: s.root, atOnce: true}
+	return &Session{live: s.live, root: s.root, atOnce: true, allowance: s.allowance}
 }
 
 func (forEngine) Endless(s *Session) *Session {
-	return &Session{live: s.live, root: s.root, endless: true}
+	return &Session{live: s.live, root: s.root, endless: true, allowance: s.allowance}
 }
 
 func (forEngine) Events(s *Session, path string, on func(order uint64, what zk.EventType, path string)) (stop func(), err error) {

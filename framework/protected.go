@@ -79,7 +79,7 @@ func (s *Session) createProtected(ctx context.Context, dir, name string, data []
 	}
 	var found made
 	err := w.do(ctx, opNameCreate, dir, repeatable, func(a *attempt) (err error) {
-		p := protectedCreate{session: s.session(), dir: w.root.fix(dir), id: random.ID(), also: full, instead: instead, unhurried: s.unhurried}
+		p := protectedCreate{session: s.session(), dir: w.root.fix(dir), id: random.ID(), also: full, instead: instead, unhurried: s.unhurried, allowance: s.allowance}
 		path := layout.Join(p.dir, layout.Protect(p.id, name))
 		found, err = p.create(ctx, a, &zk.CreateRequest{Path: path, Data: data, Flags: flags, Acl: acl})
 		return err
@@ -97,6 +97,7 @@ type protectedCreate struct {
 	also      []Read // see groupedWrite
 	instead   string // the same
 	unhurried bool   // see Session.Unhurried
+	allowance
 }
 
 func (p *protectedCreate) create(ctx context.Context, a *attempt, op *zk.CreateRequest) (made, error) {
@@ -107,14 +108,24 @@ func (p *protectedCreate) create(ctx context.Context, a *attempt, op *zk.CreateR
 	if p.unhurried {
 		patience = context.Background()
 	}
+	claim, err := s.core.ephemerals.claim(ctx, ephemeralSize(op), p.allowance)
+	if err != nil {
+		return made{}, err
+	}
 	found, err := detach(patience, s, func() (made, error) {
 		s.writes.enqueue(write, false)
-		return s.writes.await(write)
+		found, err := s.writes.await(write)
+		claim.settle(err, found.path)
+		return found, err
 	}, p.discardLate)
-	if err != nil && !isDetached(err) && classify(err) == ambiguous { // discardLate gets what is detached
-		a.unsure = true // whatever the search for the znode finds
-		return p.findAgain(ctx, op.Flags, err, a.budget)
+	if err == nil || isDetached(err) { // discardLate gets what is detached
+		return found, err
 	}
+	if classify(err) == ambiguous {
+		a.unsure = true // whatever the search for the znode finds
+		found, err = p.findAgain(ctx, op.Flags, err, a.budget)
+	}
+	claim.settle(err, found.path)
 	return found, err
 }
 

@@ -42,7 +42,7 @@ func (s *Session) CreateAllProtected(ctx context.Context, b ProtectedBatch) (pat
 	}
 	failed = -1
 	err = w.do(ctx, opNameMulti, b.Dir, repeatable, func(a *attempt) error {
-		m := batchCreate{session: s.session(), dir: w.root.fix(b.Dir), unhurried: s.unhurried}
+		m := batchCreate{session: s.session(), dir: w.root.fix(b.Dir), unhurried: s.unhurried, allowance: s.allowance}
 		ops, err := m.ops(w, b)
 		if err != nil {
 			return err
@@ -65,6 +65,7 @@ type batchCreate struct {
 	dir       string
 	ids       []string
 	unhurried bool // see Session.Unhurried
+	allowance
 }
 
 // ops returns the operations of the batch under new ids, with absolute paths.
@@ -99,8 +100,15 @@ func (m *batchCreate) create(ctx context.Context, ops []any, before int, budget 
 	if m.unhurried {
 		patience = context.WithoutCancel(ctx)
 	}
-	responses, err := call(patience, s, Request{Op: opNameMulti, Path: m.dir, Operations: len(ops)}, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
-		return wireMulti(conn, ops)
+	ask := Request{Op: opNameMulti, Path: m.dir, Operations: len(ops)}
+	claim, err := s.core.ephemerals.claim(ctx, ephemeralSize(ops...), m.allowance)
+	if err != nil {
+		return nil, -1, err
+	}
+	responses, err := detach(patience, s, func() ([]zk.MultiResponse, error) {
+		responses, err := observed(patience, s, ask, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return wireMulti(conn, ops) })
+		s.core.ephemerals.settleMulti(claim, "", ops, responses, err)
+		return responses, err
 	}, func(late []zk.MultiResponse, err error) {
 		switch {
 		case err == nil:
@@ -118,8 +126,10 @@ func (m *batchCreate) create(ctx context.Context, ops []any, before int, budget 
 		return nil, -1, err // the function above gets the answer
 	case classify(err) == ambiguous:
 		paths, err = m.findAgain(ctx, err, budget)
+		claim.settle(err, paths...)
 		return paths, -1, err
 	}
+	claim.settle(err) // if ctx had ended before
 	for i, r := range responses {
 		if r.Error != nil {
 			return nil, i, err

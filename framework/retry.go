@@ -183,4 +183,6 @@ const (
 	opNameWatch   = "watch"
 	opNameReadAll = "read all"
 	opNameUpdate  = "update"
+
+	opNameEphemerals = "get ephemerals"
 )

@@ -142,6 +142,10 @@ func (w scope) createOnce(ctx context.Context, path string, data []byte, flags i
 	if err != nil {
 		return "", err
 	}
+	w, claim, err := w.claim(ctx, opNameCreate, path, &zk.CreateRequest{Path: full, Flags: flags})
+	if err != nil {
+		return "", err
+	}
 	made, err := withChroot(ctx, w, func(w scope) (made string, err error) {
 		err = w.do(ctx, opNameCreate, path, onceOnly, func(a *attempt) error {
 			made, err = call(ctx, a.session, Request{Op: opNameCreate, Path: full}, func(conn *zk.Conn) (string, error) {
@@ -164,6 +168,7 @@ func (w scope) createOnce(ctx context.Context, path string, data []byte, flags i
 		})
 		return made, w.nameMissingRoot(ctx, err)
 	})
+	claim.settle(err, made)
 	if err != nil {
 		return "", err
 	}

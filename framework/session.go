@@ -22,6 +22,7 @@ type Session struct {
 	unhurried bool // protected creates wait for their answers, or the end of the session
 	atOnce    bool // nothing waits for a connection, or is tried again
 	endless   bool // what has no answer is tried again for as long as the session lives
+	allowance
 }
 
 // session returns the session that s is a view of.
@@ -33,7 +34,7 @@ func (s *Session) session() *session {
 }
 
 func (s *Session) scope() scope {
-	w := scope{core: s.session().core, root: s.root, in: s.session()}
+	w := scope{core: s.session().core, root: s.root, in: s.session(), allowance: s.allowance}
 	switch {
 	case s.atOnce:
 		w.budget = &backoff.StopBackOff{}

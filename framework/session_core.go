@@ -145,6 +145,9 @@ func (s *session) onEvent(e zk.Event) {
 	switch {
 	case e.Type != zk.EventSession:
 		order := s.order.Add(1)
+		if e.Type == zk.EventNodeDeleted {
+			s.core.ephemerals.remove(e.Path)
+		}
 		s.hub.onEvent(s.latest(), order, e.Type, e.Path)
 		s.trees.onEvent(order, e.Type, e.Path)
 	case e.State == zk.StateHasSession:

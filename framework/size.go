@@ -8,8 +8,10 @@ import (
 )
 
 // ErrTooLarge is returned for a request that is larger than the ensemble
-// accepts. It was not sent, because a server would close the connection. The
-// error names both sizes. See WithMaxRequest.
+// accepts, and for the create of an ephemeral znode with which the session
+// would be larger than the ensemble can end. It was not sent: a server would
+// close the connection, or all of them would stop. The error names both sizes.
+// See WithMaxRequest and WithMaxEphemerals.
 var ErrTooLarge = errors.New("request too large")
 
 const (

@@ -115,7 +115,7 @@ func (s *settings) rule(kind, name string, conflicts func(mine, theirs string) b
 		Kind: kind, Name: name, Conflicts: conflicts,
 		Set: layout.Set{Family: layout.KindLine, Kind: kind}, Base: layout.KindBase(kind, name),
 		Sub: in.Sub, PersistentDir: in.PersistentDir, KeepUntilReleased: in.KeepUntilReleased,
-		OtherLayout: bridge.KazooLease, Permits: in.Permits,
+		OtherLayout: bridge.KazooLease, Permits: in.Permits, DowngradeTo: in.DowngradeTo,
 	}
 	if in.Set != (layout.Set{}) {
 		rule.Set, rule.Base = in.Set, in.Base

@@ -170,7 +170,7 @@ func (e *Embedded) deliverLocked() {
 // scheduleElectionLocked schedules an election if some member without a leader
 // could have one.
 func (e *Embedded) scheduleElectionLocked() {
-	if e.electing || e.closed || !e.findLeadersLocked(false) {
+	if e.electing || e.closed || e.spoiled || !e.findLeadersLocked(false) {
 		return
 	}
 	e.electing = true

@@ -39,6 +39,7 @@ type Embedded struct {
 	epoch      int64
 	partitions map[[2]int]bool
 	electing   bool          // an election is scheduled
+	spoiled    bool          // no member can lead any more: see spoilsLocked
 	changed    chan struct{} // closed and replaced when the state of a member or a fault changes
 	hooks      []*hook
 	clients    map[string]*ClientNet

@@ -88,6 +88,9 @@ func (e *Embedded) mostAppliedLocked() *member {
 // the leader can talk to.
 func (m *member) appendLocked(t *txn) {
 	e := m.e
+	if m.spoilsLocked(t) {
+		return
+	}
 	e.log = append(e.log, t)
 	if told := e.cfg.committed; told != nil && t.code == wire.OK {
 		for _, op := range t.ops {

@@ -576,7 +576,7 @@ func late(dial tamper.Dial, op wire.Op) tamper.Dial {
 // asking changes the connect requests.
 func asking(dial tamper.Dial, change func(*wire.ConnectRequest)) tamper.Dial {
 	return writing(dial, func(_ net.Conn, frames []byte, first bool) []byte {
-		if !first || string(frames) == "srvr" || string(frames) == "conf" {
+		if !first || len(frames) == len("srvr") {
 			return frames
 		}
 		size := 4 + binary.BigEndian.Uint32(frames)

@@ -135,6 +135,11 @@ var questions = []question{
 		do:      "set jute.maxbuffer of the servers, or framework.WithMaxRequest, to the same value",
 	},
 	{
+		name: "sessions", needs: serves, ask: askSessions,
+		promise: "every session can be ended, and members start again after that",
+		do:      "let its owner use several clients, or fewer or shorter ephemeral paths (framework.WithMaxEphemerals)",
+	},
+	{
 		name: "quota", needs: serves, ask: askQuota,
 		promise: "creates are not refused for a quota",
 		do:      "with enforceQuota=true creates fail at these limits: raise them, or remove unused znodes",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -44,22 +45,23 @@ func (m *Metrics) Unregister() { m.config.registerer.Unregister(m.collector) }
 // clients can share it: their metrics are added up.
 func (m *Metrics) Observer() framework.Observer {
 	return framework.Observer{
-		AcquireStart:    m.locks.acquireStart,
-		AcquireEnd:      m.locks.acquireEnd,
-		Released:        m.locks.released,
-		Lost:            m.locks.lost,
-		Overran:         m.locks.overran,
-		Revoked:         m.locks.revoked,
-		PresenceChanged: m.znodes.presenceChanged,
-		CacheChanged:    m.znodes.cacheChanged,
-		CacheRead:       m.znodes.cacheRead,
-		RequestEnd:      m.clients.requestEnd,
-		Retried:         m.clients.retried,
-		Batched:         m.clients.batched,
-		Opened:          m.clients.open.Inc,
-		StateChanged:    m.clients.stateChanged,
-		Abandoned:       m.clients.abandoned,
-		Dropped:         m.clients.dropped,
+		AcquireStart:      m.locks.acquireStart,
+		AcquireEnd:        m.locks.acquireEnd,
+		Released:          m.locks.released,
+		Lost:              m.locks.lost,
+		Overran:           m.locks.overran,
+		Revoked:           m.locks.revoked,
+		PresenceChanged:   m.znodes.presenceChanged,
+		CacheChanged:      m.znodes.cacheChanged,
+		CacheRead:         m.znodes.cacheRead,
+		RequestEnd:        m.clients.requestEnd,
+		Retried:           m.clients.retried,
+		Batched:           m.clients.batched,
+		EphemeralsChanged: m.clients.ephemeralsChanged,
+		Opened:            m.clients.open.Inc,
+		StateChanged:      m.clients.stateChanged,
+		Abandoned:         m.clients.abandoned,
+		Dropped:           m.clients.dropped,
 	}
 }
 
@@ -88,10 +90,15 @@ type clientMetrics struct {
 	requests    *prometheus.HistogramVec
 	retries     *prometheus.CounterVec
 	batches     prometheus.Histogram
+	ephemerals  prometheus.GaugeFunc
+
+	mu   sync.Mutex
+	used map[uint64]int // by client: percent of the limit of ephemeral paths, unless it is 0
 }
 
 func newClientMetrics(namespace string) *clientMetrics {
 	m := &clientMetrics{
+		used: make(map[uint64]int),
 		open: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "clients",
 			Help: "Clients that are not closed.",
@@ -122,6 +129,10 @@ func newClientMetrics(namespace string) *clientMetrics {
 		batches: prometheus.NewHistogram(histogram(namespace, "batch_operations",
 			"How many creates and deletes of contenders shared a request.", batchBuckets)),
 	}
+	m.ephemerals = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "ephemeral_paths_ratio",
+		Help: "How much of its limit the fullest client uses for the paths of its ephemeral znodes: from 0 to 1.",
+	}, m.fullest)
 	for _, to := range []framework.State{framework.Connected, framework.Suspended, framework.Lost, framework.Closed} {
 		m.transitions.WithLabelValues(stateLabel(to))
 	}
@@ -132,7 +143,7 @@ func newClientMetrics(namespace string) *clientMetrics {
 }
 
 func (m *clientMetrics) all() collectors {
-	return collectors{m.open, m.connected, m.transitions, m.abandonment, m.drops, m.requests, m.retries, m.batches}
+	return collectors{m.open, m.connected, m.transitions, m.abandonment, m.drops, m.requests, m.retries, m.batches, m.ephemerals}
 }
 
 func stateLabel(s framework.State) string { return strings.ToLower(s.String()) }
@@ -152,6 +163,24 @@ func (m *clientMetrics) stateChanged(c framework.StateChange) {
 
 func (m *clientMetrics) abandoned(a framework.Abandonment) {
 	m.abandonment.WithLabelValues(string(a.Reason)).Inc()
+}
+
+func (m *clientMetrics) ephemeralsChanged(c framework.EphemeralsChange) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.used[c.Client] = c.Percent; c.Percent == 0 {
+		delete(m.used, c.Client)
+	}
+}
+
+func (m *clientMetrics) fullest() float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	most := 0
+	for _, percent := range m.used {
+		most = max(most, percent)
+	}
+	return float64(most) / 100
 }
 
 func (m *clientMetrics) dropped(d framework.Drop) { m.drops.Add(float64(d.Events)) }

@@ -307,6 +307,11 @@ func TestClients(t *testing.T) {
 
 	o.Abandoned(framework.Abandonment{Reason: framework.AbandonedUnproven})
 	o.Dropped(framework.Drop{Events: 7})
+	for client, percents := range [][]int{{40, 33}, {90, 0}, {12}} {
+		for _, percent := range percents {
+			second.EphemeralsChanged(framework.EphemeralsChange{Client: uint64(client), Percent: percent})
+		}
+	}
 	o.Retried(t.Context(), framework.Retry{Op: "create"})
 	o.Batched(framework.Batch{Operations: 5})
 	o.RequestEnd(t.Context(), framework.Request{Op: "list"}, framework.RequestResult{Took: time.Millisecond, Code: "OK"})
@@ -318,9 +323,10 @@ func TestClients(t *testing.T) {
 		zkrecipes_connections_abandoned_total{reason="silent"} 0
 		zkrecipes_connections_abandoned_total{reason="stuck"} 0
 		zkrecipes_connections_abandoned_total{reason="unproven"} 1
+		zkrecipes_ephemeral_paths_ratio 0.33
 		zkrecipes_events_dropped_total 7
 		zkrecipes_request_retries_total{op="create"} 1`[1:], "zkrecipes_session_transitions_total",
-		"zkrecipes_connections_abandoned_total", "zkrecipes_events_dropped_total", "zkrecipes_request_retries_total")
+		"zkrecipes_connections_abandoned_total", "zkrecipes_ephemeral_paths_ratio", "zkrecipes_events_dropped_total", "zkrecipes_request_retries_total")
 	if n := counted(t, registry, "zkrecipes_request_duration_seconds", "op")["list"]; n != 1 {
 		t.Errorf("counted %d requests, want 1", n)
 	}

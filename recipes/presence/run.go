@@ -36,6 +36,10 @@ type life struct {
 	refused backoff.BackOff // pauses after refusals, one after the other
 	unclear backoff.BackOff // pauses after lost answers, one after the other
 	removed backoff.BackOff // pauses after the znode was deleted or replaced
+	// room returns a view of a session in which the znode has room, and drop gives
+	// the room up; nil: there is none.
+	room func(*framework.Session) *framework.Session
+	drop func()
 }
 
 // write is a request for a znode at a version, in a session.
@@ -144,6 +148,11 @@ func (n *Node) make(sess *framework.Session) {
 	data, set := n.wanted()
 	dir, _ := layout.Split(n.path)
 	times := n.keeper.timesMade(n, dir)
+	sess, err := n.reserve(sess)
+	if err != nil {
+		n.fail(sess, nil, err)
+		return
+	}
 	path, err := n.create(sess, data)
 	switch {
 	case err == nil:
@@ -162,6 +171,19 @@ func (n *Node) make(sess *framework.Session) {
 	default:
 		n.fail(sess, nil, err)
 	}
+}
+
+// reserve returns a view of the session in which the znode has room. Once it
+// has, that lasts until the Node ends.
+func (n *Node) reserve(sess *framework.Session) (*framework.Session, error) {
+	if n.life.room == nil {
+		room, drop, err := privileged.Framework.KeepRoom(sess, n.path, n.cfg.sequential)
+		if err != nil {
+			return sess, err
+		}
+		n.life.room, n.life.drop = room, drop
+	}
+	return n.life.room(sess), nil
 }
 
 // create sends one create. Of a sequential znode it also looks for the outcome.

@@ -94,6 +94,9 @@ func (n *Node) signalLocked() {
 // finish ends the Node.
 func (n *Node) finish(err error) {
 	n.keeper.remove(n)
+	if n.life.drop != nil {
+		n.life.drop()
+	}
 	n.tell(Status{State: Closed, Err: err})
 	close(n.done)
 }

@@ -87,7 +87,7 @@ func newConfig(opts []Option) (read, write bridge.Inside, lineOpts []recipes.Lin
 	}
 	read, write = in, in
 	read.Base, read.DowngradeFrom = reading, writer
-	write.Base = writing
+	write.Base, write.DowngradeTo = writing, reading
 	read.Recipe, write.Recipe = "read", "write"
 	return read, write, lineOpts, nil
 }

@@ -75,7 +75,7 @@ const prefix = 4 // the length of a frame
 
 func (c *conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
-	c.word = c.word || !c.first && len(c.in) == 0 && (string(p) == "srvr" || string(p) == "conf")
+	c.word = c.word || !c.first && len(c.in) == 0 && (string(p) == "srvr" || string(p) == "conf" || string(p) == "dump")
 	if !c.word {
 		c.in = append(c.in, p...)
 	}

@@ -50,6 +50,8 @@ type Inside struct {
 	// DowngradeFrom is the name of a lease that this line downgrades, instead of
 	// waiting for it.
 	DowngradeFrom string
+	// DowngradeTo is the Base of the line that downgrades leases of this one.
+	DowngradeTo string
 	// KeepUntilReleased keeps the znode of a lost lease, while its session lives,
 	// until the lease was released.
 	KeepUntilReleased bool

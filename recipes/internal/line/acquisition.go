@@ -244,16 +244,16 @@ func (a *acquisition) create(sess *framework.Session) (*contender, error) {
 func (a *acquisition) createOnce(sess *framework.Session) (*contender, error) {
 	const flags = zk.FlagEphemeral | zk.FlagSequence
 	q := a.queue
-	before := a.leavingAlone()
+	before, reserving := a.leavingAlone(), a.reserving(sess)
 	if before == nil {
-		created, room, err := privileged.Framework.CreateProtectedAndRead(a.ctx, sess, q.dir, q.rule.Base, q.cfg.Data, flags, q.cfg.ACL,
+		created, room, err := privileged.Framework.CreateProtectedAndRead(a.ctx, reserving, q.dir, q.rule.Base, q.cfg.Data, flags, q.cfg.ACL,
 			q.rule.Permits.reads()...)
 		if err != nil {
 			return nil, err
 		}
 		return newContender(q, sess, created, room), nil
 	}
-	created, alone, err := privileged.Framework.CreateProtectedInstead(a.ctx, sess, q.dir, q.rule.Base, q.cfg.Data, flags, q.cfg.ACL, child(q.dir, before.name))
+	created, alone, err := privileged.Framework.CreateProtectedInstead(a.ctx, reserving, q.dir, q.rule.Base, q.cfg.Data, flags, q.cfg.ACL, child(q.dir, before.name))
 	if err != nil {
 		return nil, err
 	}
@@ -262,6 +262,20 @@ func (a *acquisition) createOnce(sess *framework.Session) (*contender, error) {
 		c.children, c.dir = []string{c.name}, before.rank.Dir
 	}
 	return c, nil
+}
+
+// reserving returns a view of the session in which a contender reserves room
+// for what it may have to create later: permits, or a downgraded read.
+func (a *acquisition) reserving(sess *framework.Session) *framework.Session {
+	q := a.queue
+	if w := a.first(); w != nil && w.line.rule.Permits != nil {
+		p := w.line.rule.Permits
+		return privileged.Framework.Reserving(sess, w.line.client.Resolve(p.Dir), p.Name, p.N)
+	}
+	if q.rule.DowngradeTo != "" {
+		return privileged.Framework.Reserving(sess, q.client.Resolve(q.dir), q.rule.DowngradeTo, 1)
+	}
+	return sess
 }
 
 // leavingAlone returns the latest grant that is leaving this directory, and

@@ -40,7 +40,7 @@ func (s *Share) downgrade(ctx context.Context, q *localQueue, l *Line) (*Share, 
 	sess := privileged.Framework.In(q.client, s.grant.sess) // q.dir may mean another one to l
 	defer sess.Keep()()
 	own, _ := layout.Parse(s.grant.name)
-	created, err := sess.CreateProtected(ctx, q.dir, l.rule.Base+own.Digits, q.cfg.Data, zk.FlagEphemeral, q.cfg.ACL...)
+	created, err := privileged.Framework.InRoomOf(sess, s.grant.queue.client.Resolve(s.grant.path)).CreateProtected(ctx, q.dir, l.rule.Base+own.Digits, q.cfg.Data, zk.FlagEphemeral, q.cfg.ACL...)
 	if errors.Is(err, zk.ErrNoNode) { // if it is right, s's znode is gone with the directory
 		err = cmp.Or(s.checkNode(ctx, sess, q.dir, true), err)
 	}

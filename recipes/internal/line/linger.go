@@ -83,6 +83,23 @@ func (g *grant) endLingerLocked() *removal {
 	return g.removeLocked(context.Background())
 }
 
+// GiveBack removes one lingering znode of the client, and waits until it is
+// gone: see Attach of package privileged.
+func (r *registry) GiveBack(ctx context.Context) bool {
+	for _, q := range r.where(func(string) bool { return true }) {
+		var left *removal
+		q.update(func() {
+			if q.current != nil {
+				left = q.current.endLingerLocked()
+			}
+		})
+		if left != nil {
+			return left.awaitGone(ctx) == nil
+		}
+	}
+	return false
+}
+
 // makesRoom reports whether the znode of a contender ahead, which a contender
 // that joined now would have to wait for, has left for it: it is one of this
 // process that was about to leave, or lingered.

@@ -280,7 +280,8 @@ func (c *contender) mayHaveRoom(ctx context.Context, l *Line) bool {
 // then are noted as leaving before c is gone, so no try is busy because of
 // them.
 func (c *contender) take(ctx context.Context, l *Line, room Room) ([]*grant, error) {
-	paths, failed, err := privileged.Framework.Unhurried(l.view(c.sess)).CreateAllProtected(ctx, l.permits(c.name, room.While...))
+	sess := privileged.Framework.InRoomOf(privileged.Framework.Unhurried(l.view(c.sess)), c.queue.client.Resolve(c.path))
+	paths, failed, err := sess.CreateAllProtected(ctx, l.permits(c.name, room.While...))
 	switch {
 	case err == nil:
 		privileged.Framework.Used(l.client, l.rule.Permits.Dir)

@@ -39,6 +39,9 @@ type Rule struct {
 	// OtherLayout, if not nil, returns a child of another layout, where the names
 	// of children do not show that for certain. It is called before each grant.
 	OtherLayout func(ctx context.Context, r Reader, dir string, children []string) (name string, err error)
+	// DowngradeTo, if not empty, is the Base of the line that downgrades grants of
+	// this one.
+	DowngradeTo string
 	// Permits, if not nil, is what the first in line takes instead of its own
 	// grant.
 	Permits *Permits

@@ -25,6 +25,12 @@ var Framework = seam.Framework.(interface {
 	// same time, both get the same value and the other one is dropped. The value
 	// lives as long as the client, and all namespaces of the client share it. All
 	// locks of one client find each other by it.
+	//
+	// A value that can do without some of its ephemeral znodes has a method
+	// GiveBack(context.Context) bool. The client calls it, without locks held,
+	// before it refuses a create: see framework.WithMaxEphemerals. It removes one
+	// of them, and waits until it is gone. It returns false if there is none, or
+	// the context has ended before.
 	Attach(c *framework.Client, key any, newValue func() any) any
 	// In returns the session s, of the same client, in the view of c.
 	In(c *framework.Client, s *framework.Session) *framework.Session
@@ -151,6 +157,20 @@ var Framework = seam.Framework.(interface {
 	// is refused, the others go on together. Without acl the znode has the
 	// client's.
 	CreateEphemeral(s *framework.Session, path string, data []byte, acl []zk.ACL) error
+	// Reserving returns a view of the session in which the create of an ephemeral
+	// znode also reserves room for n more, protected and sequential ones named
+	// name in the full path dir: see framework.WithMaxEphemerals. That ends with
+	// the znode.
+	Reserving(s *framework.Session, dir, name string, n int) *framework.Session
+	// InRoomOf returns a view of the session in which creates of ephemeral znodes
+	// use the room that was reserved with the znode at the full path. They are not
+	// refused for want of room while there is enough of it.
+	InRoomOf(s *framework.Session, full string) *framework.Session
+	// KeepRoom reserves room for one ephemeral znode, in the session and in all
+	// later ones of the client, until drop is called. A sequential one is
+	// protected as well. in returns a view of a session in which creates use it.
+	// It fails with framework.ErrTooLarge.
+	KeepRoom(s *framework.Session, path string, sequential bool) (in func(*framework.Session) *framework.Session, drop func(), err error)
 	// CloseEarlier closes a session of the client that is over, by its id and
 	// password, unless that is known to have happened: the error is nil once the
 	// session and its ephemeral znodes are known to be gone. ours is false if id

@@ -1,0 +1,534 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// The end of a session is one transaction, which lists the paths of all its
+// ephemeral znodes (since ZooKeeper 3.6). Nothing at the servers bounds it. But
+// members read no transaction that is longer than jute.maxbuffer and
+// jute.maxbuffer.extrasize, by default twice jute.maxbuffer: after a longer one
+// no member serves, and none starts again (ZOOKEEPER-4306). So the client
+// counts the bytes of these paths, and refuses creates while there is still
+// some distance to that size.
+//
+// What is counted is never less than what the ensemble has: a create counts
+// from before it is sent until it is refused, or its znode is known to be gone.
+// It may be more, since others may delete our znodes, and a create whose answer
+// was lost may have created nothing. So before a create is refused the ensemble
+// is asked what there is.
+
+// ephemerals counts the paths of the session's ephemeral znodes, in bytes as
+// that transaction has them. Each session begins with what is reserved.
+type ephemerals struct {
+	core *core
+
+	mu       sync.Mutex // guards what follows
+	sum      int        // of all that follows, and of rooms
+	made     map[string]ephemeral
+	claims   map[*claim]struct{}
+	kept     map[string]*room    // by path
+	warned   bool                // it was logged that the sum is large
+	percent  int                 // of the limit, as the observers know it
+	counting chan struct{}       // nil: nobody counts anew; closed: it was done
+	gone     map[string]struct{} // since then
+	counted  time.Time           // when that was last done for a create
+}
+
+func (e *ephemerals) init(c *core) {
+	e.core, e.made, e.claims, e.kept = c, make(map[string]ephemeral), make(map[*claim]struct{}), make(map[string]*room)
+}
+
+// ephemeral is a znode that exists, as far as is known.
+type ephemeral struct {
+	size int
+	in   *room // it takes up room there; nil: in none
+	with *room // is reserved while it exists; nil: nothing is
+}
+
+// room is bytes that are reserved for creates to come, so that these are not
+// refused.
+type room struct {
+	left int
+	over bool // it is not reserved any longer
+}
+
+// claim is one request that creates ephemeral znodes: it is under way, or its
+// outcome is unknown.
+type claim struct {
+	of     *ephemerals
+	size   int
+	by     allowance
+	drawn  int  // of size, from the room
+	unsure bool // the outcome is unknown
+	stale  bool // its session is over
+}
+
+// allowance is what a view of a session says of the ephemeral znodes that are
+// created in it.
+type allowance struct {
+	room    *room // where they take up room; nil: in none
+	reserve int   // how many bytes are reserved with each
+}
+
+// longestSuffix is the length of the longest sequence number.
+const longestSuffix = len("-2147483648")
+
+// ephemeralSize returns how many bytes the ephemeral znodes that operations
+// create may have in the transaction.
+func ephemeralSize(ops ...any) (size int) {
+	for _, op := range ops {
+		if create, ok := op.(*zk.CreateRequest); ok && isEphemeral(create.Flags) {
+			if size += textSize(create.Path); isSequential(create.Flags) {
+				size += longestSuffix
+			}
+		}
+	}
+	return size
+}
+
+// limit is the greatest sum that is not refused.
+func (e *ephemerals) limit() int {
+	if most := e.core.cfg.maxEphemerals; most > 0 {
+		return most
+	}
+	return e.core.cfg.maxRequest / 2 * 3
+}
+
+// much is the greatest sum without a warning.
+func (e *ephemerals) much() int { return min(e.core.cfg.maxRequest/2, e.limit()) }
+
+// claim counts creates of size bytes that are about to be sent. The caller must
+// settle the claim, which is nil if nothing ephemeral is created. It fails with
+// ErrTooLarge; or if ctx has ended, or there was no connection for a question.
+func (e *ephemerals) claim(ctx context.Context, size int, by allowance) (c *claim, err error) {
+	if size == 0 {
+		return nil, nil
+	}
+	err = e.admit(ctx, size+by.reserve, func(limit int) bool {
+		drawn := 0
+		if r := by.room; r != nil && !r.over {
+			drawn = min(size, r.left)
+		}
+		more := size + by.reserve - drawn
+		if more > 0 && e.sum+more > limit {
+			return false
+		}
+		c = &claim{of: e, size: size, by: by, drawn: drawn}
+		e.claims[c] = struct{}{}
+		if drawn > 0 {
+			by.room.left -= drawn
+		}
+		e.sum += more
+		return true
+	})
+	return c, err
+}
+
+// keep reserves room for one ephemeral znode in this session and in all later
+// ones, until drop is called. path is its path if it is known before.
+func (e *ephemerals) keep(ctx context.Context, path string, size int) (r *room, drop func(), err error) {
+	r = &room{left: size}
+	err = e.admit(ctx, size, func(limit int) bool {
+		if e.sum+size > limit {
+			return false
+		}
+		e.sum += size
+		e.kept[path] = r
+		return true
+	})
+	return r, func() {
+		e.mu.Lock()
+		defer e.unlock()
+		e.dropLocked(r)
+		if e.kept[path] == r {
+			delete(e.kept, path)
+		}
+	}, err
+}
+
+func (e *ephemerals) dropLocked(r *room) {
+	r.over = true
+	e.sum -= r.left
+}
+
+// roomOf returns what is reserved with a znode, nil if nothing is.
+func (e *ephemerals) roomOf(full string) *room {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.made[full].with
+}
+
+// admit calls try with mu held, with the limit, until it returns true. In
+// between it gives back what lingers, and counts anew.
+func (e *ephemerals) admit(ctx context.Context, size int, try func(limit int) bool) error {
+	for limit := e.limit(); ; {
+		e.mu.Lock()
+		done, sum := try(limit), e.sum
+		e.unlock()
+		switch {
+		case done:
+			return nil
+		case ctx.Err() != nil:
+			return ctxerr.Of(ctx)
+		case e.core.listsNoEphemerals(ctx):
+			limit = math.MaxInt
+			continue
+		case e.core.giveBack(ctx):
+			continue
+		}
+		switch fewer, err := e.countAnew(ctx, true); {
+		case ctx.Err() != nil:
+		case err != nil && classify(err) != final:
+			return zk.ErrNoServer // nothing was sent
+		case !fewer:
+			return fmt.Errorf("%w: the paths of this session's ephemeral znodes have %d bytes, and %d more would be above the limit of %d: "+
+				"the servers could not read the transaction that ends the session: use another client, or shorter paths (see WithMaxEphemerals)",
+				ErrTooLarge, sum, size, limit)
+		}
+	}
+}
+
+// settle ends a claim. The znodes at the paths made exist after success.
+// Otherwise err says whether anything may exist.
+func (c *claim) settle(err error, made ...string) {
+	if c == nil {
+		return
+	}
+	e := c.of
+	e.mu.Lock()
+	defer e.unlock()
+	if err != nil && !c.stale && (classify(err) == ambiguous || MaybeApplied(err)) {
+		c.unsure = true
+		return
+	}
+	e.releaseLocked(c)
+	if err != nil {
+		return
+	}
+	for _, path := range made {
+		if e.addMadeLocked(path, c.by.room); c.by.reserve > 0 {
+			m := e.made[path]
+			m.with = &room{left: c.by.reserve}
+			e.made[path] = m
+			e.sum += c.by.reserve
+		}
+	}
+}
+
+// releaseLocked takes a claim out of the count.
+func (e *ephemerals) releaseLocked(c *claim) {
+	if _, counted := e.claims[c]; !counted {
+		return
+	}
+	delete(e.claims, c)
+	e.sum += c.drawn - c.size - c.by.reserve
+	if c.drawn > 0 {
+		e.returnLocked(c.by.room, c.drawn)
+	}
+}
+
+// returnLocked puts bytes back into a room, unless it is over or nil.
+func (e *ephemerals) returnLocked(r *room, size int) {
+	if r == nil || r.over {
+		e.sum -= size
+	} else {
+		r.left += size
+	}
+}
+
+// addMadeLocked notes that a znode exists.
+func (e *ephemerals) addMadeLocked(path string, in *room) {
+	e.removeLocked(path)
+	m := ephemeral{size: textSize(path)}
+	if in == nil {
+		in = e.kept[path] // the answer to its create was lost
+	}
+	if in != nil && !in.over && in.left >= m.size {
+		in.left -= m.size
+		m.in = in
+	} else {
+		e.sum += m.size
+	}
+	e.made[path] = m
+}
+
+// settleMulti ends the claim of a multi, and notes what the multi has deleted.
+// The paths in responses are below root.
+func (e *ephemerals) settleMulti(c *claim, root prefix, ops []any, responses []zk.MultiResponse, err error) {
+	var made []string
+	for i, op := range ops {
+		if deleted, ok := op.(*zk.DeleteRequest); ok && err == nil {
+			e.remove(deleted.Path)
+			made = slices.DeleteFunc(made, func(path string) bool { return path == deleted.Path })
+		} else if c != nil && err == nil && ephemeralSize(op) > 0 {
+			made = append(made, root.fix(responses[i].String))
+		}
+	}
+	c.settle(err, made...)
+}
+
+// onDelete notes the answer to a delete.
+func (e *ephemerals) onDelete(path string, err error) {
+	if err == nil || errors.Is(err, zk.ErrNoNode) {
+		e.remove(path)
+	}
+}
+
+// remove notes that a znode does not exist.
+func (e *ephemerals) remove(path string) {
+	e.mu.Lock()
+	defer e.unlock()
+	e.removeLocked(path)
+	if e.gone != nil {
+		e.gone[path] = struct{}{}
+	}
+}
+
+func (e *ephemerals) removeLocked(path string) {
+	m, counted := e.made[path]
+	if !counted {
+		return
+	}
+	delete(e.made, path)
+	e.returnLocked(m.in, m.size)
+	if m.with != nil {
+		e.dropLocked(m.with)
+	}
+}
+
+// begin begins a session: the znodes of the one before are another session's.
+// Creates of that one that are still under way count until they have failed.
+func (e *ephemerals) begin() {
+	e.mu.Lock()
+	defer e.unlock()
+	for path := range e.made {
+		e.removeLocked(path)
+	}
+	for c := range e.claims {
+		if c.stale = true; c.unsure {
+			e.releaseLocked(c)
+		}
+	}
+	e.counted = time.Time{}
+}
+
+// unlock frees mu, and tells of the sum if it has changed by much.
+func (e *ephemerals) unlock() {
+	defer e.mu.Unlock()
+	switch much := e.much(); {
+	case e.sum < much/2:
+		e.warned = false
+	case e.sum > much && !e.warned:
+		e.warned = true
+		go e.warn()
+	}
+	if percent := e.sum * 100 / e.limit(); percent != e.percent {
+		e.percent = percent
+		e.core.observers.ephemeralsChanged(EphemeralsChange{Client: e.core.number, Bytes: e.sum, Limit: e.limit(), Percent: percent})
+	}
+}
+
+// warn logs that the sum is large, unless it is not, or no harm is in that.
+func (e *ephemerals) warn() {
+	ctx, cancel := context.WithTimeout(context.Background(), e.core.cfg.sessionTimeout)
+	defer cancel()
+	_, _ = e.countAnew(ctx, false) // if that fails, the sum is what it may be at most
+	off := e.core.listsNoEphemerals(ctx)
+	e.mu.Lock()
+	sum := e.sum
+	e.warned = sum > e.much()
+	large := e.warned && !off
+	e.mu.Unlock()
+	if large {
+		e.core.cfg.log.Warn("the paths of this session's ephemeral znodes are long, or many: use several clients, or shorter paths",
+			zap.Int("bytes", sum), zap.Int("limit", e.limit()))
+	}
+}
+
+// countAnew asks the ensemble which ephemeral znodes the session has, and
+// reports whether the sum has become less. What has begun since the question
+// counts in any case. For creates it asks three times in a session timeout at
+// most: an answer is large.
+func (e *ephemerals) countAnew(ctx context.Context, forCreate bool) (fewer bool, err error) {
+	s, err := e.core.current()
+	if err != nil {
+		return false, err
+	}
+	on, err := s.offers(ctx, wire.OpGetEphemerals)
+	if err != nil {
+		return false, err
+	}
+	e.mu.Lock()
+	if under := e.counting; under != nil {
+		e.mu.Unlock()
+		select {
+		case <-under:
+		case <-ctx.Done():
+		}
+		return true, nil // try again
+	}
+	if forCreate && time.Since(e.counted) < s.granted()/3 {
+		e.mu.Unlock()
+		return false, nil
+	}
+	before := maps.Clone(e.made)
+	var unsure []*claim
+	for c := range e.claims {
+		if c.unsure {
+			unsure = append(unsure, c)
+		}
+	}
+	e.counting, e.gone = make(chan struct{}), make(map[string]struct{})
+	e.mu.Unlock()
+
+	var found wire.ChildrenResponse
+	r, err := call(ctx, s, Request{Op: opNameEphemerals, Path: "/"}, func(*zk.Conn) (reply, error) {
+		return s.ask(ctx, on, wire.OpGetEphemerals, &wire.PathRequest{Path: "/"}, mostAsked)
+	}, nil)
+	if err == nil {
+		err = wire.Unmarshal(r.body, &found)
+	}
+
+	e.mu.Lock()
+	defer e.unlock()
+	close(e.counting)
+	gone, sum := e.gone, e.sum
+	e.counting, e.gone = nil, nil
+	if err != nil || s.Err() != nil {
+		return false, err
+	}
+	if forCreate {
+		e.counted = time.Now()
+	}
+	for _, c := range unsure {
+		e.releaseLocked(c)
+	}
+	for _, path := range found.Children {
+		_, late := gone[path]
+		if _, counted := e.made[path]; !counted && !late {
+			e.addMadeLocked(path, nil)
+		}
+		delete(before, path)
+	}
+	for path := range before {
+		if _, late := gone[path]; !late { // otherwise it may have been made again
+			e.removeLocked(path)
+		}
+	}
+	return e.sum < sum, nil
+}
+
+// listsNoEphemerals reports whether the server has a version before 3.6, in
+// which the end of a session lists no paths.
+func (c *core) listsNoEphemerals(ctx context.Context) bool {
+	s, err := c.current()
+	if err == nil {
+		_, err = s.offers(ctx, wire.OpGetEphemerals)
+	}
+	return errors.Is(err, errOlder)
+}
+
+// current returns the session that there is.
+func (c *core) current() (*session, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == nil {
+		return nil, zk.ErrNoServer
+	}
+	return c.session, nil
+}
+
+// giver is a value attached to a client that can do without some of its
+// ephemeral znodes.
+type giver interface {
+	// GiveBack removes one of them, and waits until it is gone. It reports false
+	// if there is none, or ctx has ended before.
+	GiveBack(ctx context.Context) bool
+}
+
+// giveBack makes room for a create by a znode that nobody needs.
+func (c *core) giveBack(ctx context.Context) bool {
+	var givers []giver
+	c.mu.Lock()
+	for _, value := range c.attached {
+		if g, ok := value.(giver); ok {
+			givers = append(givers, g)
+		}
+	}
+	c.mu.Unlock()
+	for _, g := range givers {
+		if g.GiveBack(ctx) {
+			return true
+		}
+	}
+	return false
+}
+
+// claim is that of ephemerals, for one operation. What follows shares the
+// budget of the scope that it returns.
+func (w scope) claim(ctx context.Context, op, path string, creates ...any) (_ scope, c *claim, err error) {
+	size := ephemeralSize(creates...)
+	if size == 0 {
+		return w, nil, nil
+	}
+	if w.budget == nil {
+		w.budget = w.core.cfg.retry()
+	}
+	err = w.do(ctx, op, path, repeatable, func(*attempt) (err error) {
+		c, err = w.core.ephemerals.claim(ctx, size, w.allowance)
+		return err
+	})
+	return w, c, err
+}
+
+// isEphemeral reports whether znodes that are created with these flags end with
+// their session.
+func isEphemeral(flags int32) bool { return flags&zk.FlagEphemeral != 0 && flags < zk.FlagContainer }
+
+// Reserving, InRoomOf and KeepRoom of package recipes/internal/privileged.
+
+func (s *Session) reserving(dir, name string, n int) *Session {
+	view := *s
+	view.reserve = n * (textSize(layout.Join(dir, name)) + layout.ProtectionSize + longestSuffix)
+	return &view
+}
+
+func (s *Session) inRoom(r *room) *Session {
+	view := *s
+	view.room = r
+	return &view
+}
+
+func (s *Session) keepRoom(path string, sequential bool) (in func(*Session) *Session, drop func(), err error) {
+	fail := func(err error) (func(*Session) *Session, func(), error) {
+		return nil, nil, &opError{op: opNameCreate, path: path, err: err}
+	}
+	if err := s.Err(); err != nil {
+		return fail(err)
+	}
+	full := s.root.fix(path)
+	size := textSize(full)
+	if sequential {
+		size += layout.ProtectionSize + longestSuffix
+	}
+	r, drop, err := s.session().core.ephemerals.keep(context.Background(), full, size)
+	if err != nil {
+		return fail(err)
+	}
+	return func(s *Session) *Session { return s.inRoom(r) }, drop, nil
+}

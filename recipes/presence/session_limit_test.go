@@ -1,0 +1,59 @@
+package presence_test
+
+import (
+	"testing"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
+)
+
+// A presence keeps its room: it stands again after somebody has deleted it, and
+// in a new session, although others have taken all that is left. One for which
+// there is no room says so, and stands as soon as there is.
+func TestAPresenceIsMadeAgainWhateverTheSessionsSize(t *testing.T) {
+	for name, opts := range map[string][]presence.Option{"": nil, "sequential": {presence.WithSequential()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+				c := w.Connect("a", bubble.Narrow)
+				must(t, c.MakePersistentPath(t.Context(), "/members"))
+				n := announce(t, c, "/members/one", "", opts...)
+				bubble.Fill(t, c)
+				must(t, w.Connect("b").Delete(t.Context(), n.Path(), -1))
+				bubble.Await(t, "its end", changed(n, presence.Pending))
+				awaitState(t, n, presence.Standing)
+				before := w.Session(c)
+				w.Expire(c)
+				bubble.Await(t, "the end of the session", before.Done())
+				must(t, c.WaitConnected(t.Context()))
+				full := bubble.Fill(t, c)
+				awaitState(t, n, presence.Standing)
+
+				late, err := presence.New(c, "/members/late", nil, opts...)
+				must(t, err)
+				must(t, late.Start())
+				bubble.AwaitTrue(t, "the refusal", func() bool { return late.Status().Err != nil })
+				bubble.WantErr(t, late.Status().Err, framework.ErrTooLarge)
+				must(t, c.Delete(t.Context(), full[0], -1))
+				awaitState(t, late, presence.Standing)
+				bubble.Fill(t, c)
+				must(t, n.Close(t.Context()))
+				must(t, late.Close(t.Context()))
+				if more := bubble.Fill(t, c); len(more) == 0 {
+					t.Error("the room of closed presences is not free")
+				}
+			})
+		})
+	}
+}
+
+// changed is closed when a Node has come to a state.
+func changed(n *presence.Node, to presence.State) <-chan struct{} {
+	came := make(chan struct{}, 16)
+	n.Listen(func(s presence.Status) {
+		if s.State == to {
+			came <- struct{}{}
+		}
+	})
+	return came
+}
