@@ -78,7 +78,7 @@ var waysToDelete = map[string]func(ctx context.Context, s *framework.Session, pa
 		if err != nil || stat == nil {
 			return err
 		}
-		return s.DeleteCreated(ctx, path, stat.Czxid)
+		return s.DeleteCreated(ctx, path, stat)
 	},
 	"multi": func(ctx context.Context, s *framework.Session, path string) error {
 		return failure(s.Multi(ctx, &zk.DeleteRequest{Path: path, Version: -1}))

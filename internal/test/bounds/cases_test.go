@@ -50,7 +50,7 @@ var cases = map[string]func(s scene) call{
 		return func(ctx context.Context) { _, _ = s.c.CreateTTL(ctx, "/n", nil, zk.FlagTTL, time.Hour) }
 	},
 	"framework.Client.Delete":             func(s scene) call { return func(ctx context.Context) { _ = s.c.Delete(ctx, "/d", -1) } },
-	"framework.Client.DeleteCreated":      func(s scene) call { return func(ctx context.Context) { _ = s.c.DeleteCreated(ctx, "/d", 1) } },
+	"framework.Client.DeleteCreated":      func(s scene) call { return func(ctx context.Context) { _ = s.c.DeleteCreated(ctx, "/d", &zk.Stat{Czxid: 1}) } },
 	"framework.Client.Exists":             func(s scene) call { return func(ctx context.Context) { _, _, _ = s.c.Exists(ctx, "/d") } },
 	"framework.Client.Get":                func(s scene) call { return func(ctx context.Context) { _, _, _ = s.c.Get(ctx, "/d") } },
 	"framework.Client.GetACL":             func(s scene) call { return func(ctx context.Context) { _, _, _ = s.c.GetACL(ctx, "/d") } },
@@ -86,7 +86,7 @@ var cases = map[string]func(s scene) call{
 		_, _ = s.CreateProtected(ctx, "/d", "x-", nil, zk.FlagEphemeral|zk.FlagSequence)
 	}),
 	"framework.Session.Delete":             inSession(func(ctx context.Context, s *framework.Session) { _ = s.Delete(ctx, "/d", -1) }),
-	"framework.Session.DeleteCreated":      inSession(func(ctx context.Context, s *framework.Session) { _ = s.DeleteCreated(ctx, "/d", 1) }),
+	"framework.Session.DeleteCreated":      inSession(func(ctx context.Context, s *framework.Session) { _ = s.DeleteCreated(ctx, "/d", &zk.Stat{Czxid: 1}) }),
 	"framework.Session.Exists":             inSession(func(ctx context.Context, s *framework.Session) { _, _, _ = s.Exists(ctx, "/d") }),
 	"framework.Session.Get":                inSession(func(ctx context.Context, s *framework.Session) { _, _, _ = s.Get(ctx, "/d") }),
 	"framework.Session.GetAndWatch":        inSession(func(ctx context.Context, s *framework.Session) { _, _, _, _ = s.GetAndWatch(ctx, "/d") }),
