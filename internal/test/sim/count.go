@@ -46,7 +46,7 @@ const (
 )
 
 // unnumbered reports whether a call does nothing to the number.
-func (w What) unnumbered() bool { return w == SetAny || w == SetACL || w == Make || w == Take }
+func (f What) unnumbered() bool { return f == SetAny || f == SetACL || f == Make || f == Take }
 
 // once reports whether an ID bounds how often it is executed.
 func (c Call) once() bool { return c.What == AddOnce || c.What == UpdateOnce || c.What == MultiOnce }
