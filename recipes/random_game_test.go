@@ -114,7 +114,9 @@ func newGame(t *rapid.T, scope string, b *broken) *game {
 	}
 	g.op = g.w.Connect("operator")
 	layout := rapid.SampledFrom([]rwlock.Layout{rwlock.LayoutPlain, rwlock.LayoutCurator, rwlock.LayoutKazoo}).Draw(t, "layout")
-	options := [2]options{drawOptions(t, layout), drawOptions(t, layout)}
+	other := rapid.SampledFrom([]*recipes.LeaseOption{nil, nil, nil, nil, nil, nil, otherData, otherACL}).Draw(t, "other znodes")
+	options := [2]options{drawOptions(t, layout, nil), drawOptions(t, layout, other)}
+	g.truth.disagrees = other != nil
 	disturbed := rapid.SampledFrom([]string{"", "", "", "panics", "blocks", "calls back"}).Draw(t, "the other observer")
 	oneElection := rapid.Bool().Draw(t, "one election")
 	policy := framework.ErrorPolicySession
@@ -153,7 +155,14 @@ type options struct {
 	election  []leader.Option
 }
 
-func drawOptions(t *rapid.T, layout rwlock.Layout) (o options) {
+// otherData and otherACL make other znodes than the default. Values that differ
+// in them cannot be used at the same time.
+var (
+	dataOption, aclOption = recipes.WithData([]byte("other")), recipes.WithACL(zk.WorldACL(zk.PermAll)...)
+	otherData, otherACL   = &dataOption.LeaseOption, &aclOption.LeaseOption
+)
+
+func drawOptions(t *rapid.T, layout rwlock.Layout, other *recipes.LeaseOption) (o options) {
 	lock := []recipes.LockOption{
 		recipes.WithLinger(rapid.SampledFrom([]time.Duration{0, 50 * time.Millisecond, 5 * time.Second}).Draw(t, "linger")),
 		recipes.WithHandoffs(rapid.SampledFrom([]int{0, 1, 2, 16}).Draw(t, "handoffs")),
@@ -165,6 +174,9 @@ func drawOptions(t *rapid.T, layout rwlock.Layout) (o options) {
 	if rapid.Bool().Draw(t, "async release") {
 		lease = append(lease, recipes.WithAsyncRelease().LeaseOption)
 		o.election = append(o.election, recipes.WithAsyncRelease())
+	}
+	if other != nil {
+		lease = append(lease, *other)
 	}
 	for _, l := range lease {
 		lock = append(lock, l.LockOption)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +24,8 @@ type truth struct {
 	leases map[*recipes.Lease]*known
 	waits  map[*candidate]struct{} // whose Run waits for a term
 	wrong  []string
+
+	disagrees bool // the values of a client make different znodes
 }
 
 // site is where calls wait and leases are held: a path, and the client.
@@ -213,6 +216,7 @@ func (c counted) mayFail(ctx context.Context, this *call, try bool, err error) b
 	case c.isClosed() && errors.Is(err, framework.ErrClosed):
 	case this.loose != nil && this.loose() && errors.Is(err, locks.ErrClosed):
 	case try && errors.Is(err, recipes.ErrBusy):
+	case c.truth.disagrees && strings.Contains(err.Error(), "different data, ACL or node name"):
 	case this.within.outer != nil && (errors.Is(err, recipes.ErrNotHeld) || errors.Is(err, recipes.ErrDeadlock)):
 	case this.permits > 1 && errors.Is(err, semaphore.ErrLimit):
 	case disconnected(err) && time.Since(this.began) > leastBudget:

@@ -13,6 +13,9 @@ func (d *draw) wide() {
 	if own.one(1, 4) {
 		d.Timeout = pick(own, 500*time.Millisecond, time.Second, 2*time.Second, 10*time.Second, 30*time.Second, time.Minute)
 	}
+	if d.Recipe == Campaign { // it has no end if no lease lasts
+		d.Timeout = max(d.Timeout, time.Second)
+	}
 	if own.one(1, 6) {
 		d.more = 1 + own.IntN(3)
 	}
