@@ -79,16 +79,19 @@ func read(from io.Reader, out io.Writer) (passed int, failures []failure, err er
 func (r *reader) event(e event) {
 	tests := r.running[e.Package]
 	if tests == nil {
-		tests = map[string]*running{}
+		tests = map[string]*running{"": {}} // the package itself
 		r.running[e.Package] = tests
 	}
 	name, _, sub := strings.Cut(e.Test, "/")
 	test := tests[name]
-	if test == nil {
-		test = &running{}
-		tests[name] = test
+	if test == nil && e.Action != "run" { // a goroutine that outlives its test
+		name, e.Test, test = "", "", tests[""]
 	}
 	switch e.Action {
+	case "run":
+		if !sub {
+			tests[name] = &running{}
+		}
 	case "output", "build-output":
 		test.printed = append(test.printed, e)
 		if name == "" && e.Output != "PASS\n" {
