@@ -222,9 +222,9 @@ check-modules: tools ## the modules below observe, their example, sasl/gssapi, a
 	done
 
 .PHONY: race-modules
-race-modules: ## the modules below observe, and sasl/gssapi, under the race detector
+race-modules: ## the modules below observe, and sasl/gssapi, under the race detector, as in race
 	@set -e; for module in $(wildcard observe/*/go.mod sasl/*/go.mod); do \
-		cd $(CURDIR)/$$(dirname $$module); $(RACE) -count=1 -cpu 1 ./...; \
+		cd $(CURDIR)/$$(dirname $$module); $(RACE) -short -count=1 -cpu 1 ./...; \
 	done
 
 .PHONY: performance

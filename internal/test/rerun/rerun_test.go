@@ -25,6 +25,7 @@ func TestFine(t *testing.T) { t.Log("fine") }
 func TestOnce(t *testing.T) {
 	t.Run("a", func(t *testing.T) { t.Log("JUDGE: of a subtest that passes") })
 	t.Run("b", func(t *testing.T) {
+		t.Log("testutil: member 2 leads")
 		if !passes(t) { t.Error("too late") }
 	})
 }
