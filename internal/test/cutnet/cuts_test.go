@@ -62,10 +62,10 @@ var cuts = []struct {
 // lock. Whenever the network heals, every contender is granted again, and
 // nothing is left.
 //
-// Each takes ZKR_CUTS, with the faults of ZKR_SEED, which it prints. ZKR_NETWORK
-// chooses what the network is made of. A process that the machine does not run
-// for longer than its stop margin, 3/10 of ZKR_CUTS_SESSION (five seconds),
-// holds too long: how long it was is printed. So CI does not run it.
+// Each takes ZKR_CUTS, with the faults of ZKR_SEED, which it prints.
+// ZKR_NETWORK chooses what the network is made of. A process that the machine
+// does not run for longer than its stop margin, 3/10 of ZKR_CUTS_SESSION (five
+// seconds), holds too long: how long it was is printed. So CI does not run it.
 func TestTheNetworkIsCut(t *testing.T) {
 	if os.Getenv("ZKR_CUTS") == "" {
 		t.Skip("needs a machine that runs each process in time: make cuts")
