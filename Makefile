@@ -67,8 +67,8 @@ integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOO
 	@ZKR_REAL=1 $(RERUN) -run "^($$(sed -nE 's/^func ((Test|Fuzz|Example)[A-Za-z0-9_]*)\(.*/\1/p' $(RING3) | sort -u | paste -sd '|' -))$$" \
 		./internal/test/acceptance/ $(filter-out ./internal/test/acceptance/,$(REAL)) -- -p 2 -count=1 -timeout $(TIMEOUT)
 
-# Runs go test with real servers. A test that fails is run once more, alone. In CI that is left to the target again, since other work
-# goes on beside: ZKR_LATER names the directory where it is written down.
+# Runs go test with real servers. A test that fails is run once more, alone. In CI the target again does that later, when nothing
+# else runs: ZKR_LATER names a directory for what it needs to know.
 RERUN = $(GO) run ./internal/test/rerun $(addprefix -later ,$(ZKR_LATER))
 
 .PHONY: again
@@ -226,9 +226,9 @@ check-modules: tools ## the modules below observe, their example, sasl/gssapi, a
 	done
 
 .PHONY: race-modules
-race-modules: ## the modules below observe, and sasl/gssapi, under the race detector
+race-modules: ## the modules below observe, and sasl/gssapi, under the race detector, as in race
 	@set -e; for module in $(wildcard observe/*/go.mod sasl/*/go.mod); do \
-		cd $(CURDIR)/$$(dirname $$module); $(RACE) -count=1 -cpu 1 ./...; \
+		cd $(CURDIR)/$$(dirname $$module); $(RACE) -short -count=1 -cpu 1 ./...; \
 	done
 
 .PHONY: performance
@@ -256,11 +256,11 @@ demo: ## the tour of zkr, which checks itself
 ci: ## everything that CI runs, on a Debian machine as root
 	.ci/run
 
-# What CI runs in real time or on real servers. Or a new test of these: make busy BUSY='go test ./framework -run TestNew -count=20'.
+# What CI runs in real time or on real servers. A new test: make busy BUSY='go test ./framework -run TestNew -count=20'.
 BUSY ?= .ci/each busy integration "check-modules ZKR_REAL=1" race-processes race-modules
 
 .PHONY: busy
-busy: ## what CI runs in real time, or BUSY, once through beside four processes that spin: what fails is mended, or leaves CI for nightly
+busy: ## what CI runs in real time, or BUSY, beside four processes that spin: what fails is mended, or leaves CI for nightly
 	@for i in 1 2 3 4; do while :; do :; done & spins="$$spins $$!"; done; trap "kill $$spins" EXIT; $(BUSY)
 
 .PHONY: nightly

@@ -62,13 +62,13 @@ var cuts = []struct {
 // lock. Whenever the network heals, every contender is granted again, and
 // nothing is left.
 //
-// Each takes ZKR_CUTS, eight seconds by default, with the faults of ZKR_SEED,
-// which it prints. ZKR_NETWORK chooses what the network is made of. A process
-// that the machine does not run for longer than its stop margin, 3/10 of
-// ZKR_CUTS_SESSION (five seconds), holds too long: how long it was is printed.
+// Each takes ZKR_CUTS, with the faults of ZKR_SEED, which it prints.
+// ZKR_NETWORK chooses what the network is made of. A process that the machine
+// does not run for longer than its stop margin, 3/10 of ZKR_CUTS_SESSION (five
+// seconds), holds too long: how long it was is printed. So CI does not run it.
 func TestTheNetworkIsCut(t *testing.T) {
-	if os.Getenv("ZKR_REAL") != "1" {
-		t.Skip("needs real Apache ZooKeeper servers: set ZKR_REAL=1 to run it")
+	if os.Getenv("ZKR_CUTS") == "" {
+		t.Skip("needs a machine that runs each process in time: make cuts")
 	}
 	namespaces, why, err := cutnet.Choose()
 	if err != nil {
@@ -199,7 +199,7 @@ const part = 30 * time.Second
 
 // run lets the network fail in one way, and judges what the processes did.
 func (c *cutting) run(strike func(*cutting, time.Duration)) {
-	duration := cutTime(c.t, "ZKR_CUTS", 8*time.Second)
+	duration := cutTime(c.t, "ZKR_CUTS", part)
 	for spent := time.Duration(0); spent < duration && !c.t.Failed(); spent += part {
 		c.work(strike, min(part, duration-spent))
 	}

@@ -21,36 +21,36 @@ import (
 	"slices"
 )
 
-var (
-	dir     = flag.String("C", ".", "where go test is run")
-	pattern = flag.String("run", "", "as of go test")
-	later   = flag.String("later", "", "directory to which tests to be run again are written")
-	again   = flag.String("again", "", "run the tests that -later has written to this directory")
-)
+// options are what the flags say.
+type options struct{ dir, pattern, later, again string }
 
 func main() {
+	var o options
+	flag.StringVar(&o.dir, "C", ".", "where go test is run")
+	flag.StringVar(&o.pattern, "run", "", "as of go test")
+	flag.StringVar(&o.later, "later", "", "directory to which tests to be run again are written")
+	flag.StringVar(&o.again, "again", "", "run the tests that -later has written to this directory")
 	flag.Parse()
-	err := run(flag.Args(), os.Stdout)
-	if err != nil {
+	if err := run(o, flag.Args(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(args []string, out io.Writer) error {
-	if *again != "" {
-		all, err := load(*again)
+func run(o options, args []string, out io.Writer) error {
+	if o.again != "" {
+		all, err := load(o.again)
 		if err != nil {
 			return err
 		}
 		flaky, err := retry(all, out)
-		return errors.Join(err, os.WriteFile(filepath.Join(*again, "flaky"), []byte(flaky), 0o644))
+		return errors.Join(err, os.WriteFile(filepath.Join(o.again, "flaky"), []byte(flaky), 0o644))
 	}
 	packages, flags := args, []string(nil)
 	if i := slices.Index(args, "--"); i >= 0 {
 		packages, flags = args[:i], args[i+1:]
 	}
-	_, failures, err := test(*dir, slices.Concat([]string{"-run", *pattern}, flags, packages), out)
+	_, failures, err := test(o.dir, slices.Concat([]string{"-run", o.pattern}, flags, packages), out)
 	if err != nil {
 		return err
 	}
@@ -59,13 +59,13 @@ func run(args []string, out io.Writer) error {
 		if f.Final {
 			err = errors.Join(err, fmt.Errorf("not run again: %v", f))
 		}
-		all = append(all, retrial{f, *dir, flags})
+		all = append(all, retrial{f, o.dir, flags})
 		fmt.Fprintf(out, "failed: %v\n", f)
 	}
 	switch {
 	case err != nil:
-	case *later != "":
-		err = save(*later, all)
+	case o.later != "":
+		err = save(o.later, all)
 	default:
 		_, err = retry(all, out)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -79,16 +80,19 @@ func read(from io.Reader, out io.Writer) (passed int, failures []failure, err er
 func (r *reader) event(e event) {
 	tests := r.running[e.Package]
 	if tests == nil {
-		tests = map[string]*running{}
+		tests = map[string]*running{"": {}} // the package itself
 		r.running[e.Package] = tests
 	}
 	name, _, sub := strings.Cut(e.Test, "/")
 	test := tests[name]
-	if test == nil {
-		test = &running{}
-		tests[name] = test
+	if test == nil && e.Action != "run" { // a goroutine that outlives its test
+		name, e.Test, test = "", "", tests[""]
 	}
 	switch e.Action {
+	case "run":
+		if !sub {
+			tests[name] = &running{}
+		}
 	case "output", "build-output":
 		test.printed = append(test.printed, e)
 		if name == "" && e.Output != "PASS\n" {
@@ -144,16 +148,16 @@ func (r *reader) packageFails(pkg string, tests map[string]*running) {
 var report = regexp.MustCompile(`(?m)^ +[\w.]+\.go:\d+: (.+)$`)
 
 // first returns the first failure in the output of a test: a line that is
-// marked, or else the first one.
+// marked, or else the first one that no ensemble has logged.
 func first(text string) string {
-	lines := report.FindAllStringSubmatch(text, -1)
-	for _, line := range lines {
+	found := ""
+	for _, line := range report.FindAllStringSubmatch(text, -1) {
 		if strings.HasPrefix(line[1], judge.Mark) {
 			return line[1]
 		}
+		if found == "" && !strings.HasPrefix(line[1], "testutil: ") {
+			found = line[1]
+		}
 	}
-	if len(lines) == 0 {
-		return "it printed nothing"
-	}
-	return lines[0][1]
+	return cmp.Or(found, "it printed nothing")
 }

@@ -25,6 +25,7 @@ func TestFine(t *testing.T) { t.Log("fine") }
 func TestOnce(t *testing.T) {
 	t.Run("a", func(t *testing.T) { t.Log("JUDGE: of a subtest that passes") })
 	t.Run("b", func(t *testing.T) {
+		t.Log("testutil: member 2 leads")
 		if !passes(t) { t.Error("too late") }
 	})
 }
@@ -64,9 +65,9 @@ func TestRerun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it links many programs, and none does two things at a time")
 	}
-	*dir = t.TempDir()
+	o := options{dir: t.TempDir()}
 	for name, text := range map[string]string{"go.mod": "module p\n", "p_test.go": tests} {
-		if err := os.WriteFile(filepath.Join(*dir, name), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(o.dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,30 +88,30 @@ func TestRerun(t *testing.T) {
 		{"TestNone(", "not run again: p.: it failed as a whole", false},
 	} {
 		t.Setenv("STATE", t.TempDir())
-		*pattern = "^(" + tt.run + ")$"
+		o.pattern = "^(" + tt.run + ")$"
 		timeout := "1m"
 		if tt.run == "TestRunsOutOfTime" {
 			timeout = "100ms"
 		}
-		tries(t, tt.run, tt.want, tt.ok, ".", "--", "-timeout", timeout)
+		o.tries(t, tt.run, tt.want, tt.ok, ".", "--", "-timeout", timeout)
 	}
 	// The second run, later.
 	t.Setenv("STATE", t.TempDir())
-	*pattern, *later = "^(TestOnce|TestAlways)$", t.TempDir()
-	tries(t, "the first run", "--- FAIL: TestOnce/b", true, ".")
-	*later, *again = "", *later
-	tries(t, "the second run", "failed twice: p.TestAlways: wrong", false)
-	if flaky, err := os.ReadFile(filepath.Join(*again, "flaky")); err != nil || string(flaky) != "flaky: p.TestOnce: too late\n" {
+	o.pattern, o.later = "^(TestOnce|TestAlways)$", t.TempDir()
+	o.tries(t, "the first run", "--- FAIL: TestOnce/b", true, ".")
+	o.later, o.again = "", o.later
+	o.tries(t, "the second run", "failed twice: p.TestAlways: wrong", false)
+	if flaky, err := os.ReadFile(filepath.Join(o.again, "flaky")); err != nil || string(flaky) != "flaky: p.TestOnce: too late\n" {
 		t.Errorf("flaky: %q, %v", flaky, err)
 	}
-	*again = t.TempDir()
-	tries(t, "a second run of nothing", "", true)
+	o.again = t.TempDir()
+	o.tries(t, "a second run of nothing", "", true)
 }
 
-func tries(t *testing.T, what, want string, ok bool, args ...string) {
+func (o options) tries(t *testing.T, what, want string, ok bool, args ...string) {
 	t.Helper()
 	var out strings.Builder
-	err := run(args, &out)
+	err := run(o, args, &out)
 	said := out.String()
 	if err != nil {
 		said = err.Error()
