@@ -2,7 +2,6 @@ package zkr_test
 
 import (
 	"os"
-	"os/signal"
 	"regexp"
 	"slices"
 	"strings"
@@ -112,7 +111,6 @@ func TestEveryCommandHasABound(t *testing.T) {
 // start, from the first request, and later. It ends in the time that the row
 // says, and after a signal, even if nobody reads what it prints.
 func TestTheBoundsOfCommands(t *testing.T) {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR1) // starts a goroutine, which must not be one of a bubble's
 	for name, bounds := range table(t) {
 		for _, line := range lines[name] {
 			t.Run(line, func(t *testing.T) {
