@@ -62,7 +62,7 @@ var lines = map[string][]string{
 // times is a row of the table. 0 is for as long as nobody ends it.
 type times struct{ never, silent, signal time.Duration }
 
-var row = regexp.MustCompile("(?m)^`zkr ([^`]+)` \\| [^|\n]* \\| (\\S+) \\| (\\S+) \\| (\\S+)$")
+var row = regexp.MustCompile("(?m)^`([a-z][^`]*)` \\| [^|\n]* \\| (\\S+) \\| (\\S+) \\| (\\S+)$")
 
 func table(t *testing.T) map[string]times {
 	t.Helper()
