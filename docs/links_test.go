@@ -57,7 +57,7 @@ func TestPagesAreShort(t *testing.T) {
 			t.Fatal(err)
 		}
 		if filepath.Base(document) != "CHANGELOG.md" {
-			words += len(strings.Fields(string(text)))
+			words += len(strings.Fields(strings.ReplaceAll(string(text), "|", " "))) // a line of a table is no word
 		}
 	}
 	if pages, _ := filepath.Glob("*.md"); len(pages) > 9 || words > 23_400 {

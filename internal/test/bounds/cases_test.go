@@ -287,10 +287,13 @@ func waits[A recipes.Acquirer](s scene, at func(*framework.Client) A) call {
 	return of(at(s.c).Acquire)
 }
 
-func participant(s scene, a interface {
+// seen is an acquirer that lists those in line.
+type seen interface {
 	recipes.Acquirer
-	Participants(context.Context) ([]recipes.Participant, error)
-}) recipes.Participant {
+	Participants(ctx context.Context) ([]recipes.Participant, error)
+}
+
+func participant(s scene, a seen) recipes.Participant {
 	bubble.Acquire(s.T, context.Background(), a)
 	return must(a.Participants(context.Background()))[0]
 }

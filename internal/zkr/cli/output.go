@@ -14,8 +14,8 @@ const lastWords = time.Second
 
 var errNobodyReads = errors.New("nobody reads what is printed")
 
-// output is stdout or stderr. Maybe nobody reads it. A write does not outlast
-// the end of its commands's work by more than lastWords.
+// output is stdout or stderr. Nobody may read it. So a write does not outlast
+// what until has set by more than lastWords.
 type output struct {
 	io.Writer
 

@@ -19,6 +19,7 @@ func Run(args []string, stdout, stderr io.Writer, kerberos Kerberos, commands ..
 	return (&Ensemble{kerberos: kerberos}).Run(args, stdout, stderr, commands...)
 }
 
+// Run is the function of that name. Tests have set Dial and Signals.
 func (e *Ensemble) Run(args []string, stdout, stderr io.Writer, commands ...Commands) int {
 	out, errs := &output{Writer: stdout}, &output{Writer: stderr}
 	e.printed = []*output{out, errs}

@@ -13,7 +13,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/live"
-	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // commands stands for the commands that subcommands start: each runs until it
@@ -170,47 +169,5 @@ func TestTermLost(t *testing.T) {
 			}
 			w.Empty("/l")
 		})
-	}
-}
-
-// TestElectEndsWhileNoServerAnswers: a release that no server answers does not
-// keep zkr from ending: neither that of the last term, nor that of a term which
-// had ended before the signal. It took a session timeout.
-func TestElectEndsWhileNoServerAnswers(t *testing.T) {
-	const timeout = time.Minute
-	for _, inTerm := range []bool{true, false} {
-		bubble.Run(t, func(t *testing.T, w *bubble.World) {
-			var c commands
-			jobs := make(chan *job, 1)
-			v := c.candidate(t, w, "a", func(command *electCommand) {
-				command.to.SessionTimeout = timeout
-				start := command.start
-				command.start = func(program string, args, env []string) (*job, error) {
-					j, err := start(program, args, env)
-					jobs <- j
-					return j, err
-				}
-			})
-			j := bubble.Await(t, "it leads", jobs)
-			time.Sleep(timeout)
-			if err := w.Pause(0); err != nil {
-				t.Fatal(err)
-			}
-			if !inTerm {
-				c.end(j, 0)
-				time.Sleep(time.Second)
-			}
-			began := time.Now()
-			v.in.Signals.Arrived <- syscall.SIGTERM
-			if code, err := v.end(t); code != map[bool]int{true: 3, false: 0}[inTerm] {
-				t.Errorf("exit code %d: %v", code, err)
-			}
-			if took := time.Since(began); took > 11*time.Second {
-				t.Errorf("in term %v: it has ended %v after the signal", inTerm, took)
-			}
-			if err := w.Resume(0); err != nil {
-				t.Fatal(err)
-			}
-		}, testutil.WithSessionTimeouts(time.Second, timeout))
 	}
 }

@@ -152,7 +152,8 @@ func (b *bench) measure(ctx context.Context, root string) (got figures, err erro
 	}, err
 }
 
-// closeAll closes clients side by side: each takes seconds if no server answers.
+// closeAll closes clients side by side: if no server answers, each takes
+// seconds.
 func closeAll(clients []*framework.Client) error {
 	errs := make([]error, len(clients))
 	var closing sync.WaitGroup

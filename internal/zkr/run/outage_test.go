@@ -1,0 +1,83 @@
+package run
+
+import (
+	"context"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
+	"github.com/zkrecipes/zkrecipes/internal/zkr/live"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// TestSignalsWhileNoServerAnswers: what no server answers does not keep zkr
+// from ending after its command: with elect neither the release of the last
+// term, nor that of a term which had ended before the signal. That took a
+// session timeout.
+func TestSignalsWhileNoServerAnswers(t *testing.T) {
+	const timeout = time.Minute
+	for name, test := range map[string]struct {
+		start func(*lockCommand) *virtual
+		ended bool // the command has ended before the signal
+		code  int
+	}{
+		"elect":                {start: electVirtual, code: 3},
+		"elect, between terms": {start: electVirtual, ended: true},
+		"lock": {code: 3, start: func(command *lockCommand) *virtual {
+			return startVirtual(func(ctx context.Context, in *cli.Process) error {
+				return command.run(ctx, in, func(_ context.Context, c *framework.Client, path string) (recipes.Acquirer, error) {
+					return locks.NewMutex(c, path)
+				})
+			})
+		}},
+		"join": {code: 3, start: func(command *lockCommand) *virtual {
+			j := &joinCommand{jobCommand: command.jobCommand, layout: cli.GroupLayout(), group: "/l", id: "a"}
+			return startVirtual(j.run)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				var c commands
+				jobs := make(chan *job, 1)
+				command := within(w, parsed(t, "--session-timeout", timeout.String()))
+				command.command = []string{"cmd"}
+				command.start = func(program string, args, env []string) (*job, error) {
+					j, err := c.of("a")(program, args, env)
+					jobs <- j
+					return j, err
+				}
+				v := test.start(command)
+				j := bubble.Await(t, "the command runs", jobs)
+				time.Sleep(timeout)
+				if err := w.Pause(0); err != nil {
+					t.Fatal(err)
+				}
+				if test.ended {
+					c.end(j, 0)
+					time.Sleep(time.Second)
+				}
+				began := time.Now()
+				v.in.Signals.Arrived <- syscall.SIGTERM
+				if code, err := v.end(t); code != test.code {
+					t.Errorf("exit code %d: %v", code, err)
+				}
+				if took := time.Since(began); took > 10*time.Second { // docs/command-line.md says so
+					t.Errorf("it has ended %v after the signal", took)
+				}
+				if err := w.Resume(0); err != nil {
+					t.Fatal(err)
+				}
+			}, testutil.WithSessionTimeouts(time.Second, timeout))
+		})
+	}
+}
+
+func electVirtual(command *lockCommand) *virtual {
+	elect := &electCommand{leaseCommand: command.leaseCommand, id: "a", layout: live.ElectionLayout()}
+	return startVirtual(elect.run)
+}
