@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +62,7 @@ func (e *ensemble) differs(chroot prefix, stat wire.Stat, latest int64) string {
 }
 
 // rootPath returns the path of the chroot.
-func (c *core) rootPath() string { return max(string(c.chroot), "/") }
+func (c *core) rootPath() string { return cmp.Or(string(c.chroot), "/") }
 
 // learnEnsemble reads what the ensemble is known by in the background, after a
 // connect, or when the chroot was created. If that fails it is read after the
