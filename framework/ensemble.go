@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,10 +62,20 @@ func (e *ensemble) differs(chroot prefix, stat wire.Stat, latest int64) string {
 }
 
 // rootPath returns the path of the chroot.
-func (c *core) rootPath() string { return max(string(c.chroot), "/") }
+func (c *core) rootPath() string { return cmp.Or(string(c.chroot), "/") }
 
-// learnEnsemble reads what the ensemble is known by. If that fails it is read
-// after the next connect.
+// learnEnsemble reads what the ensemble is known by in the background, after a
+// connect, or when the chroot was created. If that fails it is read after the
+// next connect.
+func (c *core) learnEnsemble() {
+	c.mu.Lock()
+	s := c.session
+	c.mu.Unlock()
+	if s != nil && c.servers.looksUpAny() {
+		go s.learnEnsemble()
+	}
+}
+
 func (s *session) learnEnsemble() {
 	found, stat, err := s.conn.Exists(s.core.rootPath())
 	if err != nil {
@@ -96,9 +107,9 @@ func (c *core) vouch(ctx context.Context, to server, limit time.Duration) error 
 		return nil
 	}
 	c.servers.forget(to)
-	c.cfg.log.Warn("an address is not used until the name server confirms it: another ensemble may have it",
-		zap.Stringer("server", to), zap.String("difference", difference))
-	return fmt.Errorf("%s: %w: %s", to, errNotVouched, difference)
+	err = fmt.Errorf("%s: %w: %s", to, errNotVouched, difference)
+	c.cfg.log.Warn("an address may be another ensemble's", zap.Stringer("server", to), zap.Error(err))
+	return err
 }
 
 // lookAtRoot returns the latest transaction at a server that is in sync with

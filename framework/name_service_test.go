@@ -372,6 +372,24 @@ func TestARememberedAddressOfAnotherEnsemble(t *testing.T) {
 	}
 }
 
+// The client has created its chroot itself, after the first connect.
+func TestAChrootThatTheClientCreatesIsKnown(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		n := startNamed(t, ens, "zk0.example.:2181/app", framework.WithCreateChroot())
+		s := n.connected(t, timeout)
+		_, err := n.Create(t.Context(), "/any", nil, 0)
+		must(t, err)
+		synctest.Wait()
+		n.names.Answer("", nameserver.Silence, 0)
+		must(t, ens.ExpireSession(s.ID()))
+		n.network.Drop()
+		time.Sleep(timeout / 2)
+		if now := n.connected(t, timeout); now.ID() == s.ID() {
+			t.Error("no new session")
+		}
+	})
+}
+
 // Close says whether the session is gone. Another ensemble does not know.
 func TestAnotherEnsembleClosesNoSession(t *testing.T) {
 	for _, writes := range []int{-1, fewer, more} {

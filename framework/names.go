@@ -114,11 +114,10 @@ func (r *serverList) onAnswer(n *knownName, found []string, err error) {
 	}
 }
 
-// await looks up the names, and waits until enough, called under the mutex,
-// reports true. It returns an error after limit, or when stop is closed.
-func (r *serverList) await(stop <-chan struct{}, limit time.Duration, enough func() bool) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// awaitLocked looks up the names, and waits until enough reports true. It
+// returns an error after limit, or when stop is closed. The mutex is unlocked
+// while it waits, and not between enough and the return.
+func (r *serverList) awaitLocked(stop <-chan struct{}, limit time.Duration, enough func() bool) error {
 	r.lookUpLocked(limit)
 	silent, late := time.After(silence(limit)), time.After(limit)
 	for !enough() {

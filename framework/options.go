@@ -264,20 +264,36 @@ func WithMaxEphemerals(bytes int) Option {
 func WithCreateChroot() Option { return func(c *config) { c.createChroot = true } }
 
 // WithDialer sets the function that opens connections. It is called with the
-// names of the server list, unless WithResolver is set as well. Default: TCP.
+// names of the server list, unless WithResolver is also set. Without
+// WithResolver the dialer looks up the names: then what WithResolver says about
+// a name service that fails does not hold. Default: TCP.
 func WithDialer(dial Dialer) Option { return func(c *config) { c.dial = dial } }
 
 // WithResolver sets the resolver for the names of the server list. The dialer
-// is then called with addresses. A name is resolved at every attempt to
-// connect. If it has several addresses, each is tried in turn, as if the list
-// had all of them. Default: net.DefaultResolver, or none if WithDialer is set.
+// is then called with addresses. A name is looked up at every attempt to
+// connect, and the others at the same time, unless their last answer is recent.
+// If a name has several addresses, each is tried in turn, as if the list had
+// all of them. r is copied. Lookups end with the client, except those that Go
+// leaves to the C library.
+//
+// If the name server fails, or is silent for a 48th of the session timeout, the
+// client uses the addresses of the last answer. It does not if the name server
+// says that the name does not exist, or has other addresses. At an address of
+// the last answer the session is resumed. A new session is used there only if
+// the chroot was created by the same transaction, at the same time, as the one
+// that the client knows; without a chroot, only if the latest transaction of
+// the ensemble is not below the latest one that the client has seen. So give
+// the client a chroot. For this the client makes one request after each
+// connect, if the list has names.
+//
+// Default: net.DefaultResolver, or none if WithDialer is set.
 func WithResolver(r *net.Resolver) Option {
 	return func(c *config) { c.resolver, c.resolverSet = r, true }
 }
 
 // WithTLS uses TLS on each connection. If cfg has no ServerName, the name in
-// the server list is used. cfg is cloned. Of this and WithTLSFunc, the last one
-// counts. Default: none.
+// the server list is used, whatever its address is. cfg is cloned. Of this and
+// WithTLSFunc, the last one counts. Default: none.
 func WithTLS(cfg *tls.Config) Option {
 	if cfg == nil {
 		return WithTLSFunc(nil)

@@ -94,6 +94,7 @@ func withChroot[T any](ctx context.Context, w scope, create func(scope) (T, erro
 	if err := all.makePath(ctx, string(c.chroot), createPersistent); err != nil {
 		return value, err
 	}
+	c.learnEnsemble()
 	return create(w)
 }
 

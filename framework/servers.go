@@ -45,6 +45,10 @@ func (s server) String() string {
 	return s.name + " at " + s.address
 }
 
+// errNoAddress is why no server is called where no lookup has failed: what the
+// name server has said last belongs to another ensemble, or the client closes.
+var errNoAddress = errors.New("no address is known")
+
 // name returns the name that is called next.
 func (r *serverList) name() string {
 	r.mu.Lock()
@@ -59,16 +63,16 @@ func (r *serverList) name() string {
 // previous one was lost on. round is how many attempts make a round. It fails
 // with errSevered when stop is closed.
 func (r *serverList) next(stop <-chan struct{}, limit time.Duration) (s server, round int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	i := -1
-	err = r.await(stop, limit, func() (done bool) {
+	err = r.awaitLocked(stop, limit, func() (done bool) {
 		i, done = r.chooseLocked(limit)
 		return done
 	})
 	if errors.Is(err, errSevered) {
 		return server{}, 0, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.attempts++
 	for _, name := range r.names {
 		switch n := r.knownLocked(name); {
@@ -79,10 +83,8 @@ func (r *serverList) next(stop <-chan struct{}, limit time.Duration) (s server, 
 		}
 	}
 	round = max(1, round)
-	if err != nil || i < 0 {
-		if n := r.knownLocked(r.names[r.at]); n.err != nil {
-			err = n.err
-		}
+	if i < 0 {
+		err = cmp.Or(r.knownLocked(r.names[r.at]).err, err, errNoAddress)
 		r.at, r.attemptsLeft = (r.at+1)%len(r.names), 0
 		return server{}, round, err
 	}
@@ -148,7 +150,9 @@ func isOneFamily(a, b string) bool { return (a[0] == '[') == (b[0] == '[') }
 
 // all returns the servers of all names that have an address, in random order.
 func (r *serverList) all(ctx context.Context, limit time.Duration) (found []server) {
-	_ = r.await(ctx.Done(), limit, func() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_ = r.awaitLocked(ctx.Done(), limit, func() bool {
 		found = nil
 		done := true
 		for _, name := range r.names {

@@ -63,6 +63,14 @@ func TestWhatCannotBeResolved(t *testing.T) {
 	}
 }
 
+// Without an address, and without a lookup, there is an error.
+func TestNoAddressIsKnown(t *testing.T) {
+	r := &serverList{names: []string{"zk.example.:2181"}, resolver: &net.Resolver{}, closed: true}
+	if s, round, err := r.next(nil, time.Second); s != (server{}) || round != 1 || !errors.Is(err, errNoAddress) {
+		t.Errorf("%+v, %d, %v", s, round, err)
+	}
+}
+
 // The address that is called next: the least recent one, of the other family if
 // there is a choice.
 func TestLeastRecent(t *testing.T) {

@@ -236,9 +236,7 @@ func (s *session) onConnected() {
 	s.mu.Unlock()
 	s.hub.reset(on) // the watches of earlier connections are gone
 	s.core.transition(connected, s, nil)
-	if s.core.servers.looksUpAny() {
-		go s.learnEnsemble()
-	}
+	s.core.learnEnsemble()
 }
 
 // onDisconnected runs when the connection has ended.

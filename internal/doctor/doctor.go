@@ -199,15 +199,22 @@ func (d *Doctor) within(ctx context.Context) time.Duration {
 	return max(limit, time.Millisecond)
 }
 
-// resolve finds the addresses.
+// resolve finds the addresses. A name without an answer delays no other.
 func (d *Doctor) resolve(ctx context.Context) {
-	for _, name := range d.ensemble.Names() {
-		found, err := d.ensemble.Resolve(ctx, name, d.within(ctx))
-		if err != nil {
-			found = []string{name}
-		}
-		for _, address := range found {
-			p := &probe{Doctor: d, at: framework.SASLServer{Name: name, Address: address}, wrong: err}
+	names := d.ensemble.Names()
+	found, wrong := make([][]string, len(names)), make([]error, len(names))
+	var all sync.WaitGroup
+	for i, name := range names {
+		all.Go(func() {
+			if found[i], wrong[i] = d.ensemble.Resolve(ctx, name, d.within(ctx)); wrong[i] != nil {
+				found[i] = []string{name}
+			}
+		})
+	}
+	all.Wait()
+	for i, name := range names {
+		for _, address := range found[i] {
+			p := &probe{Doctor: d, at: framework.SASLServer{Name: name, Address: address}, wrong: wrong[i]}
 			p.name = fmt.Sprintf("%s/%d-", d.dir, len(d.probes))
 			d.probes = append(d.probes, p)
 		}
