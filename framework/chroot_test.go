@@ -72,6 +72,36 @@ func TestAMissingChrootIsLookedForAgain(t *testing.T) {
 	})
 }
 
+// A chroot that was found is looked for again in the next connection: somebody
+// may have removed it, or the ensemble was made anew.
+func TestAChrootThatIsGoneAfterAReconnect(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		operator, _ := connect(t, ens)
+		must(t, operator.MakePersistentPath(t.Context(), "/app"))
+		c := below(t, ens, "/app")
+		look := func() (isMissing bool) {
+			_, _, err := c.Children(t.Context(), "/locks")
+			return errors.As(err, new(interface{ MissingChroot() string }))
+		}
+		if look() {
+			t.Error("it exists")
+		}
+		must(t, operator.Delete(t.Context(), "/app", -1))
+		must(t, ens.DropConnections(session(t, c).ID()))
+		time.Sleep(timeout)
+		ens.ResetRequests()
+		if !look() {
+			t.Error("it does not exist")
+		}
+		must(t, operator.MakePersistentPath(t.Context(), "/app"))
+		look()
+		before := ens.Requests()[testutil.OpExists]
+		if look(); ens.Requests()[testutil.OpExists] != before {
+			t.Error("it is looked for twice")
+		}
+	})
+}
+
 // The recipes, and MakeContainerPath, created a chroot that did not exist. Two
 // services that spelled it differently had two locks instead of one.
 func TestAMissingChrootIsNotCreated(t *testing.T) {

@@ -65,7 +65,7 @@ type core struct {
 	listeners map[*supplied.Listener[StateChange]]struct{}
 	attached  map[any]any
 	refused   map[wire.Op]disuse  // operations that are not used for a while: a server has refused them on a session's connection, or does them wrong
-	roots     map[prefix]struct{} // chroots and namespaces that are known to exist
+	roots     map[prefix]struct{} // chroots and namespaces that were found to exist since the latest connect
 	closeErr  error               // of Close
 	earlier   []*earlierSession   // the oldest first
 }
@@ -186,7 +186,7 @@ func (c *core) transition(e stateEvent, s *session, why error) {
 	change := StateChange{From: c.state, To: next(c.state, e), Session: s.sessionID(), Err: why, At: time.Now()}
 	switch e {
 	case connected:
-		c.session, c.lastErr, c.rejected, c.attempts, c.refusals = s, nil, nil, 0, refusals{}
+		c.session, c.lastErr, c.rejected, c.attempts, c.refusals, c.roots = s, nil, nil, 0, refusals{}, nil
 		c.pace.accepted()
 	case lost, closed:
 		c.session = nil

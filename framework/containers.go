@@ -45,7 +45,7 @@ func (n *containers) areMade(to server) bool {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.asking && n.at != to && to != (server{}) {
+	if n.asking && to.address != "" && to.address != n.at.address {
 		n.at = to
 		select {
 		case n.poked <- struct{}{}:
@@ -111,8 +111,8 @@ func (c *core) noteNoneLocked(why error) {
 // containers. If it does not say it, they are a minute at most.
 const longestPause = time.Hour
 
-// askForContainers asks until a server says that it has containers. If the last
-// one that has said so could make none, it pauses first.
+// askForContainers asks until a server says that it has containers. If that was
+// asked since one was made, it pauses first.
 func (c *core) askForContainers() {
 	ctx, cancel := contextUntil(c.closing)
 	defer cancel()

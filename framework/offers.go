@@ -15,8 +15,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
-	"github.com/zkrecipes/zkrecipes/retry"
 )
 
 // This file finds out which operations a server has. One that does not know an
@@ -167,14 +167,13 @@ const (
 func (s *session) askUntilSaid(l *link, op wire.Op, o *offered) {
 	ctx, cancel := contextUntil(l.asked.ended)
 	defer cancel()
-	pauses := retry.Exponential(firstAskPause, lastAskPause, math.MaxInt)()
-	for tries := 0; ; tries++ {
+	for pause := firstAskPause; ; pause = min(2*pause, lastAskPause) {
 		minor, every, err := s.core.askOffer(ctx, l.to, op, s.granted())
 		if err == nil {
 			l.offers.say(op, minor, every)
 			return
 		}
-		if tries == 0 && ctx.Err() == nil {
+		if pause == firstAskPause && ctx.Err() == nil {
 			s.core.cfg.log.Warn("a server does not say what it has", zap.Stringer("server", l.to), zap.String("op", op.String()), zap.Error(err))
 		}
 		select {
@@ -182,7 +181,7 @@ func (s *session) askUntilSaid(l *link, op wire.Op, o *offered) {
 			return
 		case <-o.known: // by the answer to another question
 			return
-		case <-time.After(pauses.NextBackOff()):
+		case <-time.After(pause/2 + random.N(pause/2)):
 		}
 	}
 }

@@ -103,7 +103,7 @@ func TestWhatOneAnswerSaysOfOtherOperations(t *testing.T) {
 				t.Error("it has it, without an answer")
 			}
 			time.Sleep(time.Hour - time.Nanosecond)
-			if tries/2 < 60 || tries/2 > 150 || s.beginOffer(on, wire.OpMultiRead).isKnown() { // two connections a time, and pauses of half a minute on average
+			if tries/2 < 60 || tries/2 > 150 || s.beginOffer(on, wire.OpMultiRead).isKnown() { // two connections a time, and pauses of three quarters of a minute on average
 				t.Errorf("asked %d times in an hour", tries/2)
 			}
 			tries = 0

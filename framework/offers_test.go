@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -74,14 +75,14 @@ func TestVersionsThatHaveMultiRead(t *testing.T) {
 // read is a request, and no call waits for the answer but the first ones.
 func TestAServerThatCouldNotBeAsked(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
-		network, refused := ens.ClientNet("asks"), false
+		network, refused := ens.ClientNet("asks"), new(atomic.Bool)
 		c, _ := connect(t, ens, framework.WithDialer(func(kind, address string, limit time.Duration) (net.Conn, error) {
-			if refused {
+			if refused.Load() {
 				return nil, net.ErrClosed
 			}
 			return network.Dial(kind, address, limit)
 		}))
-		refused = true
+		refused.Store(true)
 		reads := func(many int, most time.Duration) {
 			t.Helper()
 			ens.ResetRequests()
@@ -96,7 +97,7 @@ func TestAServerThatCouldNotBeAsked(t *testing.T) {
 			reads(0, 0)
 			time.Sleep(time.Minute)
 		}
-		refused = false
+		refused.Store(false)
 		time.Sleep(time.Minute)
 		reads(1, 0)
 	})

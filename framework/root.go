@@ -10,7 +10,7 @@ import (
 
 // nameMissingRoot adds to the error of an operation that found no znode that
 // the chroot or the namespace itself is missing, if it is. It asks the ensemble
-// once for each: one that was found is assumed to stay.
+// once for each in a connection: one that was found is assumed to stay.
 func (w scope) nameMissingRoot(ctx context.Context, err error) error {
 	var e *opError
 	if w.root == "" || !errors.Is(err, zk.ErrNoNode) || !errors.As(err, &e) {
@@ -48,7 +48,8 @@ func (c *core) missing(root prefix, err error) error {
 
 // requireChroot returns an error if the chroot is missing, and the client may
 // not create it. It is for a call that has found no znode at path, which is no
-// error otherwise. It costs one request until the chroot has been found.
+// error otherwise. It costs one request until the chroot has been found, and
+// one after each reconnect.
 func (w scope) requireChroot(ctx context.Context, op, path string) error {
 	err := w.nameMissingRoot(ctx, &opError{op: op, path: path, err: zk.ErrNoNode})
 	if errors.As(err, new(*missingChroot)) {

@@ -75,12 +75,9 @@ func TestASlowOrFullServerHasRecursiveWatches(t *testing.T) {
 		return func(conn net.Conn) (net.Conn, error) { return lateConn{conn, by}, nil }
 	}
 	full := func(lasts time.Duration) func(net.Conn) (net.Conn, error) {
-		var until time.Time
+		until := sync.OnceValue(func() time.Time { return time.Now().Add(lasts) })
 		return func(conn net.Conn) (net.Conn, error) {
-			if until.IsZero() {
-				until = time.Now().Add(lasts)
-			}
-			if time.Now().Before(until) { // it accepts, and hangs up
+			if time.Now().Before(until()) { // it accepts, and hangs up
 				_ = conn.Close()
 				return nil, io.EOF
 			}
