@@ -49,6 +49,7 @@ type ephemerals struct {
 	counted  time.Time           // when that was last done for a create
 }
 
+// init makes the account of a client.
 func (e *ephemerals) init(c *core) {
 	e.core, e.made, e.claims, e.kept = c, make(map[string]ephemeral), make(map[*claim]struct{}), make(map[string]*room)
 }

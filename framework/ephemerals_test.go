@@ -137,6 +137,13 @@ func TestEphemeralsAreCounted(t *testing.T) {
 			t.Error(err)
 		}
 		is("created twice")
+		toTheNext(ens, testutil.OpCreate, testutil.DropAfter())
+		if _, err := waysToCreate["create sequential"](t.Context(), s, "unknown"); !framework.MaybeApplied(err) {
+			t.Fatal(err)
+		}
+		if there := ephemeralBytes(ens, s.ID()); framework.EphemeralBytes(c) < there {
+			t.Errorf("an unknown outcome: %d bytes counted, %d there are", framework.EphemeralBytes(c), there)
+		}
 		must(t, ens.ExpireSession(s.ID()))
 		bubble.Await(t, "the end of the session", s.Done())
 		must(t, c.WaitConnected(t.Context()))
