@@ -332,10 +332,13 @@ func resultOf(found *wire.MultiResult, r reply) ReadResult {
 	result := ReadResult{zxid: r.zxid, order: r.order}
 	switch found.Op {
 	case wire.OpGetData:
-		result.Data, result.Stat = slices.Clone(found.Data), (*zk.Stat)(&found.Stat) // the data are a part of the whole answer
+		result.Data = slices.Clone(found.Data) // it is a part of the whole answer
+		stat := zk.Stat(found.Stat)
+		result.Stat = &stat
 	case wire.OpGetChildren:
-		if result.Children = found.Children; found.Stat != (wire.Stat{}) {
-			result.Stat = (*zk.Stat)(&found.Stat)
+		result.Children = found.Children
+		if stat := zk.Stat(found.Stat); stat != (zk.Stat{}) {
+			result.Stat = &stat
 		}
 	default:
 		result.Err = errorOf(found.Err)

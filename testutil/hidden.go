@@ -41,4 +41,6 @@ func (forTests) WithoutLastingWatches() Option { return func(c *config) { c.oneS
 
 func (forTests) WithWatchPaths() Option { return func(c *config) { c.watchPaths = true } }
 
+func (forTests) Provisioned(s *Snapshot, by int64) *Snapshot { return s.provisioned(by) }
+
 func (forTests) WithStaleLists() Option { return func(c *config) { c.staleLists = true } }

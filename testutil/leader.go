@@ -41,7 +41,7 @@ func (m *member) leadLocked(voters []*member) {
 	if len(e.members) > 1 {
 		e.epoch++
 		m.lead.epoch = e.epoch
-		m.appendLocked(&txn{kind: epochEntry, code: wire.SystemError, zxid: e.epoch << 32})
+		m.appendLocked(&txn{kind: epochEntry, code: wire.SystemError, zxid: max(e.epoch<<32, m.tree.zxid)}) // greater: see Provisioned of package hidden
 		e.cfg.logf("testutil: member %d leads, epoch %d", m.index, e.epoch)
 	}
 	now := time.Now()

@@ -1,5 +1,11 @@
 package testutil
 
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
 // Snapshot is a copy of an ensemble's data, with its sessions: what a backup
 // has. Embedded.Snapshot returns one.
 type Snapshot struct {
@@ -39,4 +45,28 @@ func (e *Embedded) Restore(s *Snapshot) {
 		e.electLocked()
 	}
 	e.deliverLocked()
+}
+
+// provisioned is Provisioned of package internal/test/hidden.
+func (s *Snapshot) provisioned(by int64) *Snapshot {
+	now := time.Now().UnixMilli()
+	t := s.tree.clone()
+	for id := range t.sessions {
+		for _, path := range t.ephemeralsOf(id) {
+			t.remove(path, 0)
+		}
+	}
+	clear(t.sessions)
+	t.zxid += by
+	for path, n := range t.nodes {
+		if path == "/" || strings.HasPrefix(path, "/zookeeper") {
+			continue
+		}
+		if len(n.data) > 0 {
+			n.data = append(slices.Clone(n.data), '!')
+		}
+		n.stat.Czxid, n.stat.Mzxid, n.stat.Pzxid = n.stat.Czxid+by, n.stat.Mzxid+by, n.stat.Pzxid+by
+		n.stat.Ctime, n.stat.Mtime = now, now
+	}
+	return &Snapshot{t, s.epoch - 1}
 }

@@ -13,9 +13,9 @@
 // What is promised, for znodes that the session may read all the time:
 //
 //  1. A znode is only shown in states that it really had, and never goes back
-//     to an earlier one, whatever connection, server or session the cache uses.
-//     A znode that was deleted and created again is another znode, whatever its
-//     version.
+//     to an earlier one, whatever connection, server or session the cache uses,
+//     unless the ensemble was restored from a backup, or rebuilt. A znode that
+//     was deleted and created again is another znode, whatever its version.
 //  2. A View never changes, and Cache.View costs nothing. A View shows every
 //     change up to its Zxid. Some znodes may be newer than that. So a View is
 //     no snapshot, and may show one half of a transaction.
@@ -57,13 +57,14 @@
 // Servers before ZooKeeper 3.6 have no recursive watches, and others can refuse
 // them. There each znode has two watches of a single event. The first view
 // costs two requests for a znode. After a reconnect they are armed again by one
-// request for each 64 kB of paths, and about 16 more at most for what was read
-// again since. Only what the server then names is read. A new session costs
-// what the first view does. A change costs a request, a new znode three, and a
-// removed one a list of its parent. When the cache is closed these watches are
-// removed within about two session timeouts, by a request for each znode.
-// Servers before 3.5 keep them until they fire or the connection ends. A cache
-// also uses such watches for some time if a server sends events of wrong paths.
+// request for each 64 kB of paths, about 16 more at most for what was read
+// again since, and a read if a leader was elected. Only what the server then
+// names is read. A new session costs what the first view does. A change costs a
+// request, a new znode three, and a removed one a list of its parent. When the
+// cache is closed these watches are removed within about two session timeouts,
+// by a request for each znode. Servers before 3.5 keep them until they fire or
+// the connection ends. A cache also uses such watches for some time if a server
+// sends events of wrong paths.
 //
 // A server that is slow to say what it has, or allows no further connection
 // from this address, is asked again. A cache waits for that as long as a

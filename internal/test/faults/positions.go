@@ -25,7 +25,7 @@ func singles(p *sim.Plan, moments []sim.Seen, pairs bool) []sim.Fault {
 					if pairs && !d.pairs || f.Member == sim.Leader && f.What != sim.Stop && p.Proof != framework.ProofWrite {
 						continue
 					}
-					if ofLine[f.What] && !p.HasLine() || f.What.OfNames() && !p.Named {
+					if ofLine[f.What] && !p.HasLine() || f.What.OfNames() && !p.Named || !f.What.Judged(p.Recipe) {
 						continue
 					}
 					f.Client = client

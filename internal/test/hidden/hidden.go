@@ -19,6 +19,7 @@ var options = seam.Testutil.(interface {
 	WithoutLastingWatches() testutil.Option
 	WithWatchPaths() testutil.Option
 	WithStaleLists() testutil.Option
+	Provisioned(s *testutil.Snapshot, by int64) *testutil.Snapshot
 })
 
 // WithTouchDelays makes followers report late to the leader which sessions they
@@ -83,3 +84,11 @@ func WithWatchPaths() testutil.Option { return options.WithWatchPaths() }
 // that a list of children has changed when one ended with its session: its
 // pzxid stays as it was.
 func WithStaleLists() testutil.Option { return options.WithStaleLists() }
+
+// Provisioned returns what a rebuilt ensemble has when the script that has made
+// the znodes of a snapshot has run there, after so many transactions more: the
+// znodes that no session owns, with the ids of their transactions moved by
+// that, at the present time and with other data.
+func Provisioned(s *testutil.Snapshot, by int64) *testutil.Snapshot {
+	return options.Provisioned(s, by)
+}

@@ -28,6 +28,9 @@ func (w *world) deed(f Fault, msg message) (heal func(), done bool) {
 		return nil, true
 	case RemoveDir:
 		return nil, w.removeDir()
+	case Restore, RebuildFewer, Rebuild, RebuildMore:
+		w.replace(f.What)
+		return nil, true
 	case DenyCreate, DenyRead, DenyDelete:
 		return w.deny(f.What)
 	}

@@ -151,6 +151,7 @@
 //     directories.
 //   - fault.go has what can fail, and its text. strike.go says when it happens,
 //     and deed.go does it: member.go to members, request.go to single requests.
+//   - replace.go replaces the ensemble, and says what is judged across that.
 //   - moment.go names the moments of staged plans, and tap.go sees them.
 //   - mutant.go compiles the tests with one thing broken.
 //   - world.go builds a run, runs it and cleans up. observers.go has observers

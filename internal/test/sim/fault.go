@@ -78,6 +78,10 @@ const (
 	WriteZnode      What = "write znode"              // the same, as who asks for a release
 	WriteUnheard    What = "write znode unheard"      // the same, of a waiter, while it may not be read: no event comes
 	RemoveDir       What = "remove directory"
+	Restore         What = "restore"            // the ensemble, from a copy that has all sessions, with a higher epoch
+	RebuildFewer    What = "rebuild with fewer" // from nothing, by the same script, with fewer transactions
+	Rebuild         What = "rebuild"            // with as many
+	RebuildMore     What = "rebuild with more"
 	DenyCreate      What = "deny create" // by the directory's ACL
 	DenyRead        What = "deny read"
 	DenyDelete      What = "deny delete"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
+	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // Follow has the options of a cache.
@@ -44,6 +46,9 @@ const (
 // changes changes the tree.
 func (k *worker) changes(s Step) bool {
 	for i, c := range s.Changes {
+		if i == len(s.Changes)/2 {
+			k.copies()
+		}
 		time.Sleep(c.Pause)
 		path, data := k.plan.view(k.who.client).Path(k.paths[0]+c.Path), fmt.Appendf(nil, "%v %d", k.who, i)
 		ctx, cancel := context.WithTimeout(context.Background(), patienceOfAWriter)
@@ -138,10 +143,11 @@ func (f *follower) asks(s Step, at map[string]int, reach bool) bool {
 	}
 	asking, over := f.callable(ctx, f.who)
 	now, view, err := f.truth.now(), cache.View{}, error(nil)
+	zxid, inThisHistory := f.truth.zxid(now), f.inThisHistory(f.who.client)
 	c := f.ledger.call(f.who, "asks for %x", now)
 	f.says("asks")
 	if reach {
-		view, err = f.cache.Reach(asking, now)
+		view, err = f.cache.Reach(asking, zxid)
 	} else {
 		view, err = f.cache.Fresh(asking)
 	}
@@ -154,13 +160,14 @@ func (f *follower) asks(s Step, at map[string]int, reach bool) bool {
 		return false
 	case errors.Is(err, context.Canceled) && (struck || s.Cancel > 0):
 	case err != nil && f.expected(err):
+	case reach && f.rebuilt() && errors.Is(err, context.DeadlineExceeded): // there is no such transaction any more
 	case err != nil:
 		f.ledger.fault("%v: asks for %x: %v", f.who, now, err)
 	default:
-		if reach && view.Zxid() < now {
-			f.ledger.fault("%v: Reach(%x) has returned %x", f.who, now, view.Zxid())
+		if reach && view.Zxid() < zxid {
+			f.ledger.fault("%v: Reach(%x) has returned %x", f.who, zxid, view.Zxid())
 		}
-		if f.mayLag() {
+		if f.mayLag() || reach && !inThisHistory {
 			now = 0
 		}
 		f.judge(view, at, now)
@@ -172,6 +179,15 @@ func (f *follower) asks(s Step, at map[string]int, reach bool) bool {
 // quorum and does not know it.
 func (w *world) mayLag() bool {
 	return w.hasStruck(Isolate, Pause) && w.plan.Proof == framework.ProofWrite
+}
+
+// mayNotRead reports whether a session may have read less than there is.
+func (w *world) mayNotRead() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.hit, func(f Fault) bool {
+		return f.What == DenyRead || f.What == Refuse && f.Code == testutil.CodeNoAuth
+	})
 }
 
 func (w *world) hasStruck(any ...What) bool {
@@ -197,7 +213,7 @@ func (f *follower) is(n cache.Node, shown bool, z znode) bool {
 	if !shown || !z.exists {
 		return shown == z.exists
 	}
-	return n.Stat.Mzxid == z.zxid && n.Stat.Czxid == z.czxid && n.Stat.EphemeralOwner == z.owner && (f.NoData && n.Data == nil || string(n.Data) == z.data)
+	return n.Stat.Mzxid == z.mzxid && n.Stat.Czxid == z.czxid && n.Stat.EphemeralOwner == z.owner && (f.NoData && n.Data == nil || string(n.Data) == z.data)
 }
 
 // judge checks that a view shows each path in a state that it had at the view's
@@ -205,10 +221,13 @@ func (f *follower) is(n cache.Node, shown bool, z znode) bool {
 // before. That holds while the session can read everything, and no event is
 // lost.
 func (f *follower) judge(v cache.View, at map[string]int, least int64) {
-	if v.Zxid() == 0 || f.hasStruck(DenyRead) {
+	if v.Zxid() == 0 || f.mayNotRead() {
 		return
 	}
-	if least = max(least, v.Zxid()); f.hasStruck(LoseEvents) {
+	if !f.rebuilt() { // otherwise it may be of either history
+		least = max(least, v.Zxid())
+	}
+	if f.hasStruck(LoseEvents) {
 		least = 0
 	}
 	view, left := f.plan.view(f.who.client), v.Len()
@@ -242,7 +261,7 @@ func (f *follower) take(b cache.Batch) {
 	f.ledger.log("%v: %v at %x, %d changes, %d znodes: %v", f.who, b.Status.State, b.View.Zxid(), len(b.Changes), b.View.Len(), b.Status.Err)
 	for _, c := range b.Changes {
 		held, ok := f.sum[c.Path()]
-		if ok != (c.Old != nil) || ok && held.Stat != c.Old.Stat || c.Kind == cache.Changed && (c.New.Stat.Czxid != held.Stat.Czxid || c.New.Stat.Mzxid <= held.Stat.Mzxid) {
+		if ok != (c.Old != nil) || ok && held.Stat != c.Old.Stat || c.Kind == cache.Changed && (c.New.Stat.Czxid != held.Stat.Czxid || c.New.Stat.Mzxid <= held.Stat.Mzxid && !f.replaced()) {
 			f.ledger.fault("%v: %v %s of %+v, where %v, %+v was shown", f.who, c.Kind, c.Path(), c.Old, ok, held)
 		}
 		if c.New == nil {
@@ -257,7 +276,7 @@ func (f *follower) take(b cache.Batch) {
 			f.ledger.fault("%v: the batches say that %s is %+v, and the view %+v", f.who, node.Path, f.sum[node.Path].Stat, node.Stat)
 		}
 	}
-	if n != len(f.sum) || b.View.Zxid() < f.zxid {
+	if n != len(f.sum) || b.View.Zxid() < f.zxid && !f.rebuilt() {
 		f.ledger.fault("%v: the view has %d znodes at %x, and the batches %d at %x", f.who, n, b.View.Zxid(), len(f.sum), f.zxid)
 	}
 	f.zxid = b.View.Zxid()
@@ -338,7 +357,7 @@ func (f *follower) close() {
 	}
 	view := f.cache.View()
 	time.Sleep(time.Second)
-	if after := f.cache.View(); after.Zxid() != view.Zxid() || view.Zxid() < before {
+	if after := f.cache.View(); after.Zxid() != view.Zxid() || view.Zxid() < before && !f.rebuilt() {
 		f.ledger.fault("%v: closed at %x, the cache shows %x", f.who, view.Zxid(), after.Zxid())
 	}
 	f.stop()

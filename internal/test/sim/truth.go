@@ -14,13 +14,15 @@ import (
 // presence nodes say is compared with it.
 type truth struct {
 	mu     sync.Mutex // guards what follows; nothing is asked of the ensemble under it
-	zxid   int64      // of the last commit
+	order  int64      // the place of the last commit: its zxid, unless the ensemble was rebuilt
+	moved  int64      // the places of the present history are those of its zxids, and so much later
 	states map[string][]znode
 }
 
 // znode is a state that a path of the ensemble had.
 type znode struct {
-	zxid   int64 // of the transaction that has made it
+	zxid   int64 // the place of the transaction that has made it
+	mzxid  int64 // its id
 	at     time.Time
 	by     int64 // the session that asked for that
 	exists bool
@@ -33,11 +35,11 @@ type znode struct {
 func (t *truth) commit(zxid, session int64, op testutil.Op, path string, data []byte, owner int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.zxid = zxid
-	now := znode{zxid: zxid, at: time.Now(), by: session, exists: true, czxid: zxid, owner: owner, data: string(data)}
+	t.order = zxid + t.moved
+	now := znode{zxid: t.order, mzxid: zxid, at: time.Now(), by: session, exists: true, czxid: zxid, owner: owner, data: string(data)}
 	switch before := t.lastLocked(path); op {
 	case testutil.OpDelete:
-		now = znode{zxid: zxid, at: now.at, by: session}
+		now = znode{zxid: t.order, at: now.at, by: session}
 	case testutil.OpSetData:
 		now.czxid, now.owner = before.czxid, before.owner
 	case testutil.OpCreateContainer:
@@ -63,11 +65,19 @@ func (t *truth) last(path string) znode {
 	return t.lastLocked(path)
 }
 
-// now returns the last transaction.
+// now returns the place of the last transaction.
 func (t *truth) now() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.zxid
+	return t.order
+}
+
+// zxid returns the id of the transaction at a place of the present history, 0
+// if that is one of before.
+func (t *truth) zxid(place int64) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return max(0, place-t.moved)
 }
 
 // below returns the states of a path and of all below it, as far as they are

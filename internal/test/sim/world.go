@@ -105,6 +105,9 @@ type world struct {
 	batches   int                // guarded by mu
 	truth     *truth
 
+	copied *testutil.Snapshot // guarded by mu
+	buried map[int64]bool     // sessions that a rebuild has ended; guarded by mu
+
 	mu       sync.Mutex // guards what follows
 	sessions map[int64]int
 	rules    []*rule
@@ -160,7 +163,7 @@ func (w *world) run() {
 	w.shared, w.ending = map[int]*leader.Election{}, make(chan struct{})
 	w.orphans, w.deaf = map[orphan]bool{}, map[string]bool{}
 	w.calling, w.ended, w.moments = map[who]func(){}, map[who]bool{}, moments{counts: map[Moment]int{}}
-	w.pending, w.cuts, w.besides = slices.Clone(p.Faults), map[int]*[2]int{}, map[*Fault]bool{}
+	w.pending, w.cuts, w.besides, w.buried = slices.Clone(p.Faults), map[int]*[2]int{}, map[*Fault]bool{}, map[int64]bool{}
 	if p.Vary > 0 {
 		w.vary = rand.New(rand.NewPCG(p.Vary, 0))
 	}
@@ -328,6 +331,7 @@ const patience = 20 * time.Minute
 
 // play starts the workers and the faults, and waits until all have ended.
 func (w *world) play() {
+	w.copies()
 	var working sync.WaitGroup
 	pending := make(map[who]bool) // guarded by w.mu
 	for c, client := range w.plan.Workers {
