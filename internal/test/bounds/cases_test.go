@@ -49,8 +49,10 @@ var cases = map[string]func(s scene) call{
 	"framework.Client.CreateTTL": func(s scene) call {
 		return func(ctx context.Context) { _, _ = s.c.CreateTTL(ctx, "/n", nil, zk.FlagTTL, time.Hour) }
 	},
-	"framework.Client.Delete":             func(s scene) call { return func(ctx context.Context) { _ = s.c.Delete(ctx, "/d", -1) } },
-	"framework.Client.DeleteCreated":      func(s scene) call { return func(ctx context.Context) { _ = s.c.DeleteCreated(ctx, "/d", &zk.Stat{Czxid: 1}) } },
+	"framework.Client.Delete": func(s scene) call { return func(ctx context.Context) { _ = s.c.Delete(ctx, "/d", -1) } },
+	"framework.Client.DeleteCreated": func(s scene) call {
+		return func(ctx context.Context) { _ = s.c.DeleteCreated(ctx, "/d", &zk.Stat{Czxid: 1}) }
+	},
 	"framework.Client.Exists":             func(s scene) call { return func(ctx context.Context) { _, _, _ = s.c.Exists(ctx, "/d") } },
 	"framework.Client.Get":                func(s scene) call { return func(ctx context.Context) { _, _, _ = s.c.Get(ctx, "/d") } },
 	"framework.Client.GetACL":             func(s scene) call { return func(ctx context.Context) { _, _, _ = s.c.GetACL(ctx, "/d") } },
