@@ -265,4 +265,4 @@ busy: ## what CI runs in real time, or BUSY, beside four processes that spin: wh
 
 .PHONY: nightly
 nightly: ## what CI does not run: the whole of what is random or long, cut networks, other releases; resumes, and ends with a line for each
-	.ci/each nightly processors "soak-virtual COUNT=1" soak day models mutants fault-mutants "faults FAULT_MINUTES=2" fuzz soak-real cuts stalls busy matrix
+	.ci/each nightly processors "soak-virtual COUNT=1" soak day models mutants fault-mutants "faults FAULT_MINUTES=2" fuzz soak-real session-limit cuts stalls busy matrix
