@@ -58,6 +58,9 @@ func (r raw) Resolve(ctx context.Context, name string, limit time.Duration) ([]s
 }
 
 func (r raw) Dial(ctx context.Context, to SASLServer, limit time.Duration) (net.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	return r.core.dialServer(ctx.Done(), "tcp", server{name: to.Name, address: to.Address}, limit)
 }
 

@@ -80,8 +80,7 @@ func ExampleEmbedded_Stop() {
 	check(err)
 
 	check(ens.Stop(ens.Leader()))
-	_, err = client.Create(ctx, "/after", nil, 0)
-	check(err)
+	check(client.MakePersistentPath(ctx, "/after")) // tried again; a Create would not be
 	fmt.Print(ens.Tree())
 	// Output:
 	// /after

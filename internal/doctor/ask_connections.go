@@ -120,6 +120,7 @@ func (p *probe) word(ctx context.Context, word string) string {
 		return ""
 	}
 	defer nc.Close()
+	defer context.AfterFunc(ctx, func() { nc.Close() })()
 	if nc.SetDeadline(time.Now().Add(limit)) != nil {
 		return ""
 	}

@@ -25,6 +25,7 @@ func askSessions(ctx context.Context, p *probe) finding {
 		return fails("%v", err)
 	}
 	defer nc.Close()
+	defer context.AfterFunc(ctx, func() { nc.Close() })()
 	if err := nc.SetDeadline(time.Now().Add(limit)); err != nil {
 		return fails("%v", err)
 	}

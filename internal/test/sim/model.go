@@ -226,7 +226,7 @@ func (r *resource) judge(limit int, pictures string) error {
 func paint(m porcupine.Model, history []porcupine.Operation, dir string) (string, error) {
 	last := int64(0)
 	for _, o := range history {
-		if o.Return < never {
+		if last = max(last, o.Call); o.Return < never {
 			last = max(last, o.Return)
 		}
 	}

@@ -177,7 +177,7 @@ func (d *draw) names() {
 	if d.Named = d.one(1, 4); !d.Named || d.Scenario.quiet() {
 		return
 	}
-	if d.one(1, 2) {
+	if d.one(1, 2) && d.Values == nil { // values are drawn for views
 		d.Views = nil
 		for range d.Workers {
 			d.Views = append(d.Views, pick(d, bubble.Views[1], bubble.Views[3]))
@@ -191,6 +191,11 @@ func (d *draw) names() {
 		d.Faults, d.Policy, d.MaxHold = nil, framework.ErrorPolicySession, 0
 		d.Latency, d.Reports, d.Servers, d.Hop, d.Rates, d.HasMargin = time.Millisecond, 0, nil, false, nil, false
 		kinds = pick(d, kinds[:3], kinds)
+		for _, client := range d.Values {
+			for i := range client {
+				client[i].MaxHold = 0
+			}
+		}
 		for _, client := range d.Workers { // there are leases to lose
 			s := &client[0][0]
 			s.Try, s.Cancel, s.Nth, s.Work = false, 0, 0, 2*d.Timeout+d.upTo(d.Timeout)
