@@ -355,7 +355,7 @@ func (c *Client) Done() <-chan struct{} { return c.core().closing }
 // once. Close returns after the observers and the logger have got what was
 // left, unless they block.
 //
-// It takes at most a few seconds. If no server answers in that time, it returns
+// It takes 12s at most. If no server answers in that time, it returns
 // an error, and the session is left to expire. Another call waits for the first
 // one and returns the same result.
 func (c *Client) Close() error {

@@ -13,13 +13,13 @@ import (
 // a container becomes a persistent znode.
 //
 // A create is not repeated after an unknown outcome: it would bring a znode
-// back that others have deleted since. The error is one with MaybeApplied. It
-// says what exists at path then, and is zk.ErrNodeExists if that is a znode:
-// however equal, it may be another client's. Only an ephemeral znode of this
-// session that no other create of the session can have made is known to be this
-// one: then Create succeeds. For a sequential create that survives a lost
-// answer see Session.CreateProtected. Create costs one request, and two more
-// after an unknown outcome, unless it is sequential.
+// back that others have deleted since. MaybeApplied(err) is then true, and the
+// error says what exists at path, if that could be read: zk.ErrNodeExists if a
+// znode does. An equal znode may be another client's. Create succeeds only if
+// the znode is an ephemeral one of this session that no other create of this
+// session can have made. For a sequential create that survives a lost answer
+// see Session.CreateProtected. Create costs one request, and two more after an
+// unknown outcome, unless it is sequential.
 func (c *Client) Create(ctx context.Context, path string, data []byte, flags int32, acl ...zk.ACL) (string, error) {
 	return c.scope().create(ctx, path, data, flags, acl)
 }
@@ -33,13 +33,14 @@ func (c *Client) Get(ctx context.Context, path string) ([]byte, *zk.Stat, error)
 // version.
 //
 // At version -1 it is not repeated after an unknown outcome: that would undo
-// what others have written since. It syncs and reads the znode, and succeeds if
-// the data are its own, and were written later than all that the session had
-// seen when the request was sent. Otherwise the error is one with MaybeApplied,
-// and says what exists. At any other version it is repeated. If a retry then
-// fails with zk.ErrBadVersion, MaybeApplied is true. A version does not tell a
-// znode from one that was made anew and has the same version. Set costs one
-// request, and two more after an unknown outcome at version -1.
+// what others have written since. It syncs and reads the znode. It succeeds if
+// the data are equal, and were written after everything that the session had
+// seen when the request was sent. Otherwise MaybeApplied(err) is true, and the
+// error says what exists, if that could be read. At any other version Set is
+// repeated. If a retry then fails with zk.ErrBadVersion, MaybeApplied is true.
+// A znode that was deleted and created again can have the same version, since
+// each begins at 0. Set costs one request, and two more after an unknown
+// outcome at version -1.
 func (c *Client) Set(ctx context.Context, path string, data []byte, version int32) (*zk.Stat, error) {
 	return c.scope().set(ctx, path, data, version)
 }
@@ -57,9 +58,10 @@ func (c *Client) Delete(ctx context.Context, path string, version int32) error {
 	return c.scope().delete(ctx, path, version)
 }
 
-// DeleteCreated deletes the znode at path that has the Czxid and the Ctime of
-// created, and no znode that was created there later, also after the ensemble
-// was rebuilt. If there is another znode or none, the error is zk.ErrNoNode.
+// DeleteCreated deletes the znode at path if its Czxid and Ctime are those of
+// created. It keeps a znode that was created there later, even in a rebuilt
+// ensemble, except in the window below. If there is another znode or none, the
+// error is zk.ErrNoNode.
 // After an unknown outcome it syncs and looks again: if the znode is gone, or
 // there is another one, it returns nil.
 //
@@ -95,7 +97,7 @@ func (c *Client) GetACL(ctx context.Context, path string) ([]zk.ACL, *zk.Stat, e
 
 // SetACL replaces the ACL of a znode whose ACL has the given version; -1
 // matches any version. After an unknown outcome it does what Set does, and
-// succeeds if the ACL is its own, whoever has set it.
+// succeeds if the znode's ACL equals acl, even if another client has set it.
 func (c *Client) SetACL(ctx context.Context, path string, acl []zk.ACL, version int32) (*zk.Stat, error) {
 	return c.scope().setACL(ctx, path, acl, version)
 }

@@ -90,8 +90,8 @@ type Observer struct {
 	CacheChanged func(CacheChange)
 	CacheRead    func(CacheRead)
 
-	// EphemeralsChanged is called when the paths of the session's ephemeral znodes
-	// have come to use another percentage of the limit: see WithMaxEphemerals.
+	// EphemeralsChanged is called when the used percentage of the limit of
+	// ephemeral paths changes: see WithMaxEphemerals.
 	EphemeralsChanged func(EphemeralsChange)
 
 	// Opened is called once for each client that New returns, before StateChanged.

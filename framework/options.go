@@ -232,21 +232,21 @@ func WithAuth(scheme string, data []byte) Option {
 // At least 16384, at most 33554432. Default 1048575, the servers' default.
 func WithMaxRequest(bytes int) Option { return func(c *config) { c.maxRequest = bytes } }
 
-// WithMaxEphemerals sets how many bytes the paths of a session's ephemeral
-// znodes may have: each path is absolute, and counts 4 bytes more. A create
-// above the limit fails with ErrTooLarge and is not sent. Before that, the
-// client gives back lingering locks, and asks the ensemble what there is.
+// WithMaxEphemerals limits the total length of the paths of a session's
+// ephemeral znodes: absolute paths, plus 4 bytes each. A create above the limit
+// fails with ErrTooLarge and is not sent. Before that, the client releases
+// lingering locks, and asks the ensemble what there is.
 //
 // The limit protects the ensemble. The end of a session is one transaction with
 // all these paths. If it is longer than the servers' jute.maxbuffer and
 // jute.maxbuffer.extrasize together, no member can read it, and none starts
 // again (ZOOKEEPER-4306). More znodes need more clients, or shorter paths. A
 // larger limit needs a larger extrasize at all servers. Servers before 3.6 have
-// no such transaction, and no limit. From half of WithMaxRequest on a warning
-// is logged.
+// no such transaction; with them the client applies no limit. From half of
+// WithMaxRequest on a warning is logged.
 //
-// Room for what keeps something held is reserved early: for the downgraded read
-// of a write lock and for the permits of a semaphore when they join the line,
+// Bytes are reserved in advance, so that a holder is never refused: for permits
+// and for the downgraded read of a write lock when the caller joins the line,
 // for a presence when it is first created. At least 16384, at most 2147483647.
 // Default one and a half times WithMaxRequest.
 func WithMaxEphemerals(bytes int) Option {
@@ -265,26 +265,26 @@ func WithCreateChroot() Option { return func(c *config) { c.createChroot = true 
 
 // WithDialer sets the function that opens connections. It is called with the
 // names of the server list, unless WithResolver is also set. Without
-// WithResolver the dialer looks up the names: then what WithResolver says about
-// a name service that fails does not hold. Default: TCP.
+// WithResolver the dialer looks up the names, and a failing name service can
+// cost leases. Default: TCP.
 func WithDialer(dial Dialer) Option { return func(c *config) { c.dial = dial } }
 
 // WithResolver sets the resolver for the names of the server list. The dialer
-// is then called with addresses. A name is looked up at every attempt to
-// connect, and the others at the same time, unless their last answer is recent.
-// If a name has several addresses, each is tried in turn, as if the list had
-// all of them. r is copied. Lookups end with the client, except those that Go
-// leaves to the C library.
+// is then called with addresses. Each attempt to connect looks up its name, and
+// at the same time all other names without a recent answer. If a name has
+// several addresses, each is tried in turn, as if the list had all of them. r
+// is copied. Lookups end with the client, except those that Go leaves to the C
+// library.
 //
 // If the name server fails, or is silent for a 48th of the session timeout, the
 // client uses the addresses of the last answer. It does not if the name server
 // says that the name does not exist, or has other addresses. At an address of
-// the last answer the session is resumed. A new session is used there only if
-// the chroot was created by the same transaction, at the same time, as the one
-// that the client knows; without a chroot, only if the latest transaction of
-// the ensemble is not below the latest one that the client has seen. So give
-// the client a chroot. For this the client makes one request after each
-// connect, if the list has names.
+// the last answer the session is resumed. There a new session, or the answer
+// that the session is gone, counts only if the chroot has the same Czxid and
+// Ctime as before; without a chroot, only if the latest transaction of the
+// ensemble is not below the latest one that the client has seen. The chroot is
+// the safer check, so use one. If the list has names, the client makes one
+// request for this after each connect.
 //
 // Default: net.DefaultResolver, or none if WithDialer is set.
 func WithResolver(r *net.Resolver) Option {
@@ -364,11 +364,11 @@ func WithBatching(on bool) Option { return func(c *config) { c.noBatching = !on 
 // WithContainers sets whether the client creates containers, which the ensemble
 // removes some time after their last child. If false, it creates persistent
 // znodes instead, directories of recipes and their parents included. If true,
-// it does so while a server says that it has none: it refuses one as
-// unimplemented or as bad arguments. Some only end the connection. After two
-// such ends in a row the client makes persistent znodes, and asks a server over
-// a short connection. It asks again, and makes containers when one has them:
-// after pauses of up to an hour, and when it has another server. Default true.
+// it creates persistent znodes only while the servers have no containers: a
+// server refused a container as unimplemented or as bad arguments, or two
+// connections in a row ended on the create of one. It asks again over a
+// separate connection, after pauses of up to an hour and at each new server.
+// Default true.
 func WithContainers(on bool) Option { return func(c *config) { c.noContainers = !on } }
 
 // WithSweep makes the client delete the directories that it has made for

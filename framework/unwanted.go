@@ -28,16 +28,14 @@ type unwanted struct {
 	since time.Time
 }
 
-// Unwatch says that its caller does not need a channel any longer that it got
-// from Watch, GetAndWatch, WatchChildren or WatchExists of this session. It
-// closes the channel, and nobody else's. If the channel is closed already,
-// Unwatch has no effect.
+// Unwatch gives up a channel that Watch, GetAndWatch, WatchChildren or
+// WatchExists of this session returned, and closes it. Other callers' channels
+// stay open. If the channel is closed already, Unwatch has no effect.
 //
-// Once all callers that share the watch have said so, it is removed at the
-// server (3.5 or later) after about a session timeout, unless another caller
-// comes. That costs a request. A watch that is not given up stays at the server
-// until it fires or the connection ends, and so does one that more than 1,024
-// callers share at a time.
+// When all callers that share a watch have given it up, and no other needs it
+// within about a session timeout, one request removes it at the server (3.5 or
+// later). Another watch stays at the server until it fires or the connection
+// ends. So does one that more than 1,024 callers share at a time.
 func (s *Session) Unwatch(changed <-chan struct{}) { s.session().hub.unwatch(changed) }
 
 func (h *hub) unwatch(changed <-chan struct{}) {

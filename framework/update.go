@@ -20,11 +20,11 @@ import (
 //
 // If an answer is lost, the same write is made again at the same version. If it
 // is then refused, MaybeApplied(err) is true, and Update does not compute
-// again: where a change must be made exactly once, use UpdateOnce. A version
-// does not tell a znode from one that was deleted and created again since the
-// read: above all, each znode begins at version 0. Then Update writes to the
-// new znode what it has computed from the data of the old one. It costs two
-// requests, and two more for each time that another client was quicker.
+// again: where a change must be made exactly once, use UpdateOnce. A znode that
+// was deleted and created again since the read can have the same version, since
+// each begins at 0. Then Update writes data computed from the old znode to the
+// new one. It costs two requests, and two more for each time that another
+// client was quicker.
 func (c *Client) Update(ctx context.Context, path string, change func(old []byte, stat *zk.Stat) ([]byte, error)) (*zk.Stat, error) {
 	w := c.scope()
 	w.budget = w.core.cfg.retry() // for all of it

@@ -32,10 +32,10 @@ func New(client *framework.Client, path string, opts ...Option) (*Barrier, error
 }
 
 // Set puts the barrier in place, unless it is. It outlives this process. If
-// framework.MaybeApplied(err) is true, it may be in place, now or later, or was
-// removed already: the request is not repeated, since a barrier that was set
-// once and removed must not come back. Set costs one request, and more if the
-// directory is missing, which becomes a container.
+// framework.MaybeApplied(err) is true, the barrier may be in place now, appear
+// later, or be removed already. Set does not repeat the request, since it could
+// bring back a barrier that others have removed. Set costs one request, and
+// more if the directory is missing, which becomes a container.
 func (b *Barrier) Set(ctx context.Context) error {
 	if b == nil || b.client == nil {
 		return errZero

@@ -57,8 +57,8 @@
 // Servers before ZooKeeper 3.6 have no recursive watches, and others can refuse
 // them. There each znode has two watches of a single event. The first view
 // costs two requests for a znode. After a reconnect they are armed again by one
-// request for each 64 kB of paths, about 16 more at most for what was read
-// again since, and a read if a leader was elected. Only what the server then
+// request for each 64 kB of paths, up to about 16 for znodes that were read
+// later, and one read if a new leader was elected. Only what the server then
 // names is read. A new session costs what the first view does. A change costs a
 // request, a new znode three, and a removed one a list of its parent. When the
 // cache is closed these watches are removed within about two session timeouts,
@@ -66,7 +66,7 @@
 // the connection ends. A cache also uses such watches for some time if a server
 // sends events of wrong paths.
 //
-// A server that is slow to say what it has, or allows no further connection
-// from this address, is asked again. A cache waits for that as long as a
-// session timeout. Then it uses such watches until the server has said it.
+// If a server is slow to say whether it has recursive watches, or allows no
+// further connection from this address, a cache waits one session timeout. Then
+// it uses watches of a single event until the server answers.
 package cache

@@ -37,8 +37,8 @@ type Registration[T any] struct {
 // Static and Permanent instances are created once, and take no opts but those
 // of package recipes. One that is there already is taken over if it differs in
 // nothing but its time, and otherwise the error is zk.ErrNodeExists. If
-// MaybeApplied(err) is true, the znode may stay. It may also have been removed
-// already, and is not created again.
+// MaybeApplied(err) is true, the znode may exist, or others may have removed it
+// already; Register does not repeat the create.
 func (d *Discovery[T]) Register(ctx context.Context, instance Instance[T], opts ...presence.Option) (*Registration[T], error) {
 	fail := func(err error) (*Registration[T], error) {
 		return nil, fmt.Errorf("discovery: register %s/%s: %w", instance.Name, instance.ID, err)

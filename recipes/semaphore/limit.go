@@ -62,7 +62,8 @@ func (s *Semaphore) agree(ctx context.Context, r bridge.Reader) (n int, stat *zk
 	return n, stat, nil
 }
 
-// agreeOn notes the path whose limit was this value's.
+// agreeOn notes that this value agreed with the limit at the path. From then on
+// it follows SetMax.
 func (s *Semaphore) agreeOn(stat *zk.Stat) {
 	path := version.CreatedOf(stat)
 	s.agreed.Store(&path)

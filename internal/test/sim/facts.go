@@ -111,12 +111,13 @@ func (w *world) fares(f Fault) (heal func()) {
 // doubt. It asks once in a minute, or later after an end that seemed an answer.
 const forgets = 10 * time.Minute
 
-// said reports whether a server has said that it lacks something.
+// said reports whether a server has said that it lacks something, or may not be
+// found at the address of a connection any longer, and so cannot be asked.
 func (w *world) said() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.hit, func(f Fault) bool {
-		return f.What == Refuse && slices.Contains([]testutil.Code{testutil.CodeUnimplemented, testutil.Code(wire.MarshallingError), testutil.Code(wire.BadArguments)}, f.Code)
+		return f.What == NamesMove || f.What == AddressTaken || f.What == Refuse && slices.Contains([]testutil.Code{testutil.CodeUnimplemented, testutil.Code(wire.MarshallingError), testutil.Code(wire.BadArguments)}, f.Code)
 	})
 }
 

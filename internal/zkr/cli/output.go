@@ -14,8 +14,8 @@ const lastWords = time.Second
 
 var errNobodyReads = errors.New("nobody reads what is printed")
 
-// output is stdout or stderr. Nobody may read it. So a write does not outlast
-// what until has set by more than lastWords.
+// output is stdout or stderr. Its reader may be stuck, so a write fails
+// lastWords after the channel of until is closed.
 type output struct {
 	io.Writer
 

@@ -17,8 +17,8 @@ type Signals struct {
 	printed []*output // a write to them does not keep EndWhile waiting
 }
 
-// CatchSignals catches the signals that end the work of a subcommand. Nobody
-// may read what that prints: see output.
+// CatchSignals catches the signals that end the work of a subcommand. The
+// reader of what that prints may be stuck: see output.
 func (e *Ensemble) CatchSignals() *Signals {
 	s := e.Signals
 	if s == nil {

@@ -68,7 +68,7 @@ with 111 if they have not left in time.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&r.all, "all", false, "ask the waiters, too")
 	flags.StringVar(&r.session, "session", "", "ask the holders and waiters of this session alone")
-	flags.DurationVar(&r.wait, "wait", 0, "wait until those that were asked have left, at most this long with the connection (default: do not wait)")
+	flags.DurationVar(&r.wait, "wait", 0, "wait until those that were asked have left, at most this long, the connection included (default: do not wait)")
 	flags.BoolVar(&r.json, "json", false, "print one JSON object a line, for each that was asked")
 	return cmd
 }

@@ -33,7 +33,7 @@ type lockCommand struct {
 func (t *lockCommand) addFlags(cmd *cobra.Command) {
 	t.leaseCommand.addFlags(cmd)
 	flags := cmd.Flags()
-	flags.DurationVar(&t.wait, "wait", 0, "how long to wait at most, for a connection as well (default: no limit)")
+	flags.DurationVar(&t.wait, "wait", 0, "how long to wait at most, the connection included (default: no limit)")
 	flags.BoolVar(&t.try, "try", false, "do not wait: exit with 111 at once if the lock is busy")
 	t.busyCode = codeFlag{code: cli.ExitNotAcquired}
 	flags.VarP(&t.busyCode, "conflict-exit-code", "E", "exit code when --try finds the lock busy or --wait is over, as with flock")

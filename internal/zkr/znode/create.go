@@ -36,8 +36,8 @@ everything.
 
 It costs one request, with --parents up to three more for each missing znode above
 it, and with --ephemeral one more per session timeout. If the answer is lost, zkr does
-not repeat the request, since another client may have deleted the znode by then. It
-looks, and says what exists. It does not look for a sequential znode: use zkr ls.`,
+not repeat the request, since another client may have deleted the znode in the
+meantime. It reports what exists, except for a sequential znode: use zkr ls.`,
 		Example: `  zkr create /app/config '{"workers": 4}'
   zkr create --parents /app/a/b/c
   zkr create --sequential /app/jobs/job- - < job.json

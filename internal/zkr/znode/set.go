@@ -39,8 +39,8 @@ With --acl and without DATA it replaces the ACL instead. --version is then the
 version of the ACL. --acl takes what zkr create --acl takes, and may be repeated.
 
 It costs one request. If the answer is lost, zkr looks whether the znode was written.
-Without --version it does not repeat the request, since that might overwrite what
-another client has written by then.`,
+Without --version it does not repeat the request, since that could overwrite a later
+write of another client.`,
 		Example: `  zkr set /app/config '{"workers": 4}'
   zkr set /app/image - < image
   zkr set --version 7 /app/config '{"workers": 5}'
