@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/internal/zkr"
@@ -166,7 +167,11 @@ func play(t *testing.T, w *bubble.World, line string, fate bubble.Outage, from s
 	default:
 		time.AfterFunc(5*time.Second, strike)
 	}
-	to := &cli.Ensemble{Dial: net.Dial, Signals: &cli.Signals{Arrived: make(chan os.Signal, 1)}}
+	var left []*framework.Client
+	to := &cli.Ensemble{
+		Dial: net.Dial, Signals: &cli.Signals{Arrived: make(chan os.Signal, 1)},
+		Left: func(c *framework.Client) { left = append(left, c) },
+	}
 	out := &paper{wet: sig != nil, over: over}
 	ended := make(chan time.Time, 1)
 	go func() {
@@ -196,6 +201,9 @@ func play(t *testing.T, w *bubble.World, line string, fate bubble.Outage, from s
 		bubble.Await(t, "zkr ends", ended)
 	}
 	close(over)
+	for _, c := range left {
+		_ = c.Close()
+	}
 	time.Sleep(20 * time.Second) // it may have left a client that closes
 }
 

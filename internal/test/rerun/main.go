@@ -84,8 +84,8 @@ func test(dir string, args []string, out io.Writer) (passed int, failures []fail
 		return 0, nil, err
 	}
 	passed, failures, err = read(from, out)
-	if ended := cmd.Wait(); err == nil && len(failures) == 0 {
-		err = ended // such as of a wrong flag
+	if ended := cmd.Wait(); err == nil && (len(failures) == 0 || cmd.ProcessState.ExitCode() != 1) {
+		err = ended // such as of a wrong flag, or a signal
 	}
 	return passed, failures, err
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -69,7 +70,7 @@ func read(from io.Reader, out io.Writer) (passed int, failures []failure, err er
 	for events := json.NewDecoder(from); ; {
 		var e event
 		if err := events.Decode(&e); err == io.EOF {
-			return r.passed, r.failures, nil
+			return r.passed, r.failures, r.unended()
 		} else if err != nil {
 			return r.passed, r.failures, fmt.Errorf("read what go test prints: %w", err)
 		}
@@ -77,7 +78,19 @@ func read(from io.Reader, out io.Writer) (passed int, failures []failure, err er
 	}
 }
 
+// unended returns an error that names the packages that have not ended.
+func (r *reader) unended() (err error) {
+	for pkg := range r.running {
+		err = errors.Join(err, fmt.Errorf("%s has not ended", pkg))
+	}
+	return err
+}
+
 func (r *reader) event(e event) {
+	if e.Package == "" { // of a build: the package that needs it fails
+		fmt.Fprint(r.out, e.Output)
+		return
+	}
 	tests := r.running[e.Package]
 	if tests == nil {
 		tests = map[string]*running{"": {}} // the package itself
@@ -107,9 +120,14 @@ func (r *reader) event(e event) {
 			r.fails(e.Package, name, test, false)
 		default:
 			r.packageFails(e.Package, tests)
+			delete(r.running, e.Package)
 		}
 	case "pass", "skip":
-		if name != "" && !sub {
+		switch {
+		case sub:
+		case name == "":
+			delete(r.running, e.Package)
+		default:
 			delete(tests, name)
 			if e.Action == "pass" {
 				r.passed++

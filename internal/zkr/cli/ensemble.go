@@ -32,7 +32,8 @@ type Ensemble struct {
 
 	// Of tests in virtual time:
 	Dial    func(network, address string, timeout time.Duration) (net.Conn, error)
-	Signals *Signals // instead of the process's
+	Signals *Signals                // instead of the process's
+	Left    func(*framework.Client) // gets a client that would end with the process
 }
 
 func (e *Ensemble) addFlags(flags *pflag.FlagSet) {

@@ -139,10 +139,14 @@ func (t *lockCommand) run(ctx context.Context, in *cli.Process, acquirerOf acqui
 
 // close closes the client, which takes some seconds if no server answers; what
 // it cannot release ends with the session. A script that learns of a loss by
-// the end of zkr must learn of it in time, so zkr does not wait then.
+// the end of zkr must learn of it in time. So zkr does not wait then, and does
+// not close the session, which would let the next client in before the script
+// has had that time.
 func (t *lockCommand) close(client *framework.Client, lease *recipes.Lease) {
 	if len(t.command) == 0 && lease != nil && errors.Is(lease.Err(), framework.ErrUnproven) {
-		go client.Close() // as far as it gets
+		if t.to.Left != nil {
+			t.to.Left(client)
+		}
 		return
 	}
 	client.Close()
