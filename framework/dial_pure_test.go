@@ -176,7 +176,7 @@ func TestTheTimeToDialAfterAMechanism(t *testing.T) {
 	const limit = 4 * time.Second
 	for took, toDial := range map[time.Duration]time.Duration{0: limit, limit / 4: limit * 3 / 4, limit - 1: time.Millisecond, limit + 1: 0} {
 		synctest.Test(t, func(t *testing.T) {
-			c := newCore(config{log: zap.NewNop(), sasl: late(took)}, []string{"a:1"}, "")
+			c := newCore(config{log: zap.NewNop(), sasl: late(took), sessionTimeout: 3 * limit}, []string{"a:1"}, "")
 			var within time.Duration
 			c.cfg.dial = func(_, _ string, limit time.Duration) (net.Conn, error) {
 				within = limit

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/clock"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -159,6 +160,9 @@ func (l *link) vouch(session int64) error {
 		return nil
 	}
 	l.connectTimer.Stop()
+	if l.answeredAt.IsZero() {
+		l.answeredAt = clock.Now()
+	}
 	ctx, cancel := contextUntil(s.severed)
 	defer cancel()
 	s.core.ensemble.noteSeen(s.latestSeen())

@@ -87,6 +87,7 @@ func (s *session) onHangUp(at server, seen int64) {
 // askForHistory ends the session if the ensemble does not know the transaction
 // seen.
 func (s *session) askForHistory(at server, seen int64) {
+	s.core.ensemble.noteSeen(seen)
 	err := s.core.vouch(context.Background(), at, s.closeStepTimeout())
 	latest := int64(0)
 	if err == nil {

@@ -436,3 +436,43 @@ func TestTheCostOfKnowingTheEnsemble(t *testing.T) {
 		})
 	}
 }
+
+// Two servers on one host have a name each, with one lookup by Go's resolver.
+func TestLookupsOfOneHostEndWithTheClient(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		n := startNamed(t, ens, "zk0.example.:2181,zk0.example.:2182")
+		n.names.Answer("", nameserver.Silence, 0)
+		time.Sleep(timeout / 10)
+		must(t, n.Close())
+		synctest.Wait()
+		stacks := make([]byte, 1<<20)
+		if stacks = stacks[:runtime.Stack(stacks, true)]; strings.Contains(string(stacks), "net.(*Resolver)") {
+			t.Errorf("a lookup has not ended:\n%s", stacks)
+		}
+	})
+}
+
+// Another ensemble at a remembered address has fewer transactions than the
+// session has seen, but more than it had seen when it connected last. It does
+// not say that the history was replaced.
+func TestAnotherEnsembleSaysNothingOfTheHistory(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		provision(t, ens, ours)
+		n := startNamed(t, ens, "zk0.example.:2181")
+		s := n.connected(t, timeout)
+		for range 100 {
+			_, err := n.Set(t.Context(), "/app", nil, -1)
+			must(t, err)
+		}
+		home := n.network
+		n.network = other(t, ours+50).ClientNet("taken")
+		n.names.Answer("", nameserver.Silence, 0)
+		home.Drop()
+		time.Sleep(4 * timeout)
+		if s.Err() != nil {
+			t.Errorf("ended by what another ensemble says: %v", s.Err())
+		}
+		n.network = home
+		n.names.Answer("", nameserver.Addresses, 0)
+	})
+}

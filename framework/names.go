@@ -183,7 +183,9 @@ func (r *serverList) resolve(ctx context.Context, name string) ([]string, error)
 	if err != nil {
 		return nil, err
 	}
-	found, err := r.resolver.LookupIPAddr(ctx, host)
+	// One resolver shares the lookups of a host, and then ends none of them.
+	once := net.Resolver{PreferGo: r.resolver.PreferGo, StrictErrors: r.resolver.StrictErrors, Dial: r.resolver.Dial}
+	found, err := once.LookupIPAddr(ctx, host)
 	if err == nil && len(found) == 0 {
 		err = &net.DNSError{Err: "no address", Name: host, IsNotFound: true}
 	}

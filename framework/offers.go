@@ -282,7 +282,7 @@ var readRoot = wire.AppendFrame(nil, &wire.RequestHeader{Xid: firstXid, Op: wire
 
 // askVersion asks a server for its version.
 func (c *core) askVersion(ctx context.Context, to server, limit time.Duration) (major, minor int, err error) {
-	conn, err := c.dialServer(ctx.Done(), "tcp", to, limit)
+	conn, err := c.dialServer(ctx.Done(), "tcp", to, c.dialTime(limit))
 	if err != nil {
 		return 0, 0, err
 	}

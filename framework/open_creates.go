@@ -22,7 +22,7 @@ type openCreate struct {
 }
 
 // begin notes creates that are about to be sent. end gets the error of the
-// answer.
+// answer. Only the first call of it counts.
 func (o *openCreates) begin(paths ...string) (end func(error)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -38,12 +38,15 @@ func (o *openCreates) begin(paths ...string) (end func(error)) {
 		c.count++
 		c.several = c.several || c.count > 1
 	}
+	var once sync.Once
 	return func(err error) {
-		if !isLost(err) {
-			for _, path := range paths {
-				o.resolve(path)
+		once.Do(func() {
+			if !isLost(err) {
+				for _, path := range paths {
+					o.resolve(path)
+				}
 			}
-		}
+		})
 	}
 }
 

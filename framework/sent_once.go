@@ -23,9 +23,9 @@ import (
 //     all that the session had seen when the Set was sent;
 //   - if it is a SetACL, and the ACL is its own: nothing dates that;
 //   - if it is a Create, and the znode is an ephemeral one of its session that
-//     is later, and no other create can have made it: see openCreates. Any
-//     other znode may be another client's, however equal, and both clients
-//     would take it for their own.
+//     is later and has its data, and no other create can have made it: see
+//     openCreates. Any other znode may be another client's, however equal,
+//     and both clients would take it for their own.
 //
 // Otherwise the error is one with MaybeApplied, and says what exists.
 
@@ -148,18 +148,22 @@ func (w scope) createOnce(ctx context.Context, path string, data []byte, flags i
 	}
 	made, err := withChroot(ctx, w, func(w scope) (made string, err error) {
 		err = w.do(ctx, opNameCreate, path, onceOnly, func(a *attempt) error {
+			end := a.session.creates.begin(ephemeralAt(full, flags)...)
+			a.seen = a.session.latestSeen() // another create that was answered since begin is known to be another one
 			made, err = call(ctx, a.session, Request{Op: opNameCreate, Path: full}, func(conn *zk.Conn) (string, error) {
-				end := a.session.creates.begin(ephemeralAt(full, flags)...)
 				made, err := send(conn, full)
 				end(err)
 				return made, err
 			}, nil)
+			if !isDetached(err) {
+				end(err) // also if nothing was sent
+			}
 			if isSequential(flags) || !isLost(err) {
 				return err
 			}
 			made = full
 			_, err = w.lookFor(ctx, a, path, err, readData, func(n node, in *session) error {
-				if a.made(n, in, full, flags) {
+				if a.made(n, in, full, flags) && bytes.Equal(n.data, data) {
 					return nil
 				}
 				return whatExists(n, data, in)

@@ -511,3 +511,38 @@ func TestLookForALostWrite(t *testing.T) {
 		})
 	}
 }
+
+// duringDone is a context that calls fn in the next call of Done.
+type duringDone struct {
+	context.Context
+	fn func()
+}
+
+func (d *duringDone) Done() <-chan struct{} {
+	if fn := d.fn; fn != nil {
+		d.fn = nil
+		fn()
+	}
+	return d.Context.Done()
+}
+
+// A create of an ephemeral znode that is made and answered while another create
+// of its path is about to be sent is not taken for that one.
+func TestTwoCreatesOfOneEphemeral(t *testing.T) {
+	for name, data := range map[string]string{"other data": "first", "the same data": "second"} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				c, _ := connect(t, ens)
+				s := session(t, c)
+				ctx := &duringDone{t.Context(), func() {
+					_, err := s.Create(t.Context(), "/x", []byte(data), zk.FlagEphemeral)
+					must(t, err)
+					toTheNext(ens, testutil.OpCreate, testutil.DropBefore())
+				}}
+				if _, err := s.Create(ctx, "/x", []byte("second"), zk.FlagEphemeral); !framework.MaybeApplied(err) || !errors.Is(err, zk.ErrNodeExists) {
+					t.Errorf("the second create: %v", err)
+				}
+			})
+		})
+	}
+}

@@ -50,6 +50,12 @@ func (c *core) converse(ctx context.Context, to server, limit time.Duration, con
 	return a, err
 }
 
+// dialTime bounds the time of a dial, which the end of the client does not end.
+// It is what a dial for a session has, and not less than a step of a close.
+func (c *core) dialTime(limit time.Duration) time.Duration {
+	return min(limit, max(c.cfg.sessionTimeout/3, maxCloseStep))
+}
+
 // openSide is converse up to the answer to the request, which may be nil. It
 // returns no connection if it fails, or if the session is gone.
 func (c *core) openSide(ctx context.Context, to server, limit time.Duration, connect *wire.ConnectRequest, authenticated bool, request []byte) (_ net.Conn, session wire.ConnectResponse, err error) {
@@ -64,8 +70,12 @@ func (c *core) openSide(ctx context.Context, to server, limit time.Duration, con
 		}
 		auths = c.cfg.auths
 	}
-	conn, err := c.dialServer(ctx.Done(), "tcp", to, limit)
+	conn, err := c.dialServer(ctx.Done(), "tcp", to, c.dialTime(limit))
 	if err != nil {
+		return nil, session, err
+	}
+	if err := ctx.Err(); err != nil {
+		conn.Close()
 		return nil, session, err
 	}
 	defer func() {

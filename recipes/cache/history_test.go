@@ -231,3 +231,29 @@ func TestTheSameDataOfTheRootOfAll(t *testing.T) {
 		}
 	})
 }
+
+// The servers' own znodes are of no transaction, so nothing can be looked at
+// after an election. A cache of them reads them again.
+func TestOneShotWatchesOfTheServersOwnZnodes(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("reader"), w.Connect("writer")
+		k, err := cache.New(c, "/zookeeper", cache.WithOneShotWatches())
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.Start()
+		t.Cleanup(k.Close)
+		view(t, k.Synced)
+		leader := w.Leader()
+		if err := errors.Join(w.Stop(leader), w.WaitServing(t.Context()), w.Restart(leader), w.WaitServing(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		set(t, other, "/", "")
+		w.ClientNet("reader").Drop()
+		bubble.AwaitTrue(t, "the cache is synced again", func() bool { return k.Status().State == cache.Synced && c.State() == framework.Connected })
+		time.Sleep(time.Minute)
+		if s := k.Status(); s.State != cache.Synced {
+			t.Errorf("%+v", s)
+		}
+	}, testutil.WithMembers(3))
+}

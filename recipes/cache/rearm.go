@@ -65,6 +65,9 @@ func written(s *zk.Stat) int64 {
 // holds reports whether the transaction has happened in the history that a
 // session sees now.
 func (c *Cache) holds(w *watch, latest witness) (bool, error) {
+	if latest.path == "" { // the servers' own znodes are of no transaction
+		return false, nil
+	}
 	found, err := privileged.Framework.StatAll(c.life, w.session, framework.Read{Path: latest.path})
 	if err != nil {
 		return false, err
