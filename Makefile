@@ -261,7 +261,7 @@ BUSY ?= .ci/each busy integration "check-modules ZKR_REAL=1" race-processes race
 
 .PHONY: busy
 busy: ## what CI runs in real time, or BUSY, beside four processes that spin: what fails is mended, or leaves CI for nightly
-	@for i in 1 2 3 4; do while :; do :; done & spins="$$spins $$!"; done; trap "kill $$spins" EXIT; $(BUSY)
+	@for i in 1 2 3 4; do while :; do :; done & spins="$$spins $$!"; done; trap "kill $$spins" EXIT; trap "exit 130" INT TERM HUP; $(BUSY)
 
 .PHONY: nightly
 nightly: ## what CI does not run: the whole of what is random or long, cut networks, other releases; resumes, and ends with a line for each

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -63,7 +64,10 @@ func TestKazooIsRefused(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, enter := range []func(context.Context) (*recipes.Lease, error){recipe.Acquire, recipe.TryAcquire} {
-					if _, err := enter(t.Context()); !errors.Is(err, recipes.ErrLayout) {
+					switch _, err := enter(t.Context()); {
+					case err == nil:
+						judge.Errorf(t, "%s is held beside %s", kind, path.held)
+					case !errors.Is(err, recipes.ErrLayout):
 						t.Errorf("acquire %s while %s is held: %v", kind, path.held, err)
 					}
 					inLine(t, c, at, 1) // the refused contender withdraws

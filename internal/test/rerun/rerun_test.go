@@ -120,3 +120,32 @@ func (o options) tries(t *testing.T, what, want string, ok bool, args ...string)
 		t.Errorf("%s: %v, want %q; it printed\n%s", what, err, want, &out)
 	}
 }
+
+// A run that is killed has not passed, even if what had failed by then passes
+// alone.
+func TestAKilledRun(t *testing.T) {
+	bin, state := t.TempDir(), t.TempDir()
+	script := `#!/bin/sh
+if [ -e $STATE/again ]; then
+	echo '{"Action":"run","Package":"p","Test":"TestA"}'
+	echo '{"Action":"pass","Package":"p","Test":"TestA"}'
+	echo '{"Action":"pass","Package":"p"}'
+	exit 0
+fi
+: >$STATE/again
+echo '{"Action":"run","Package":"p","Test":"TestA"}'
+echo '{"Action":"fail","Package":"p","Test":"TestA"}'
+echo '{"Action":"fail","Package":"p"}'
+echo '{"Action":"start","Package":"q"}'
+kill -9 $$
+`
+	if err := os.WriteFile(filepath.Join(bin, "go"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("STATE", state)
+	t.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	var out strings.Builder
+	if err := run(options{dir: "."}, []string{"p", "q"}, &out); err == nil || !strings.Contains(err.Error(), "q has not ended") {
+		t.Errorf("%v, after\n%s", err, &out)
+	}
+}

@@ -57,8 +57,9 @@ with 111 if they have not left in time.`,
 				if err != nil {
 					return err
 				}
-				defer client.Close() // each request was answered, so nothing can be lost
-				if err = r.run(ctx, client, args[0], cmd.OutOrStdout()); errors.Is(err, context.DeadlineExceeded) {
+				defer client.Close() // each request was answered, or its error is reported
+				err = r.run(ctx, client, args[0], cmd.OutOrStdout())
+				if errors.Is(err, context.DeadlineExceeded) && !framework.MaybeApplied(err) {
 					err = cli.EndOfWait(client, err)
 				}
 				return cli.NotAcquired(err)
@@ -143,7 +144,7 @@ func (r *revokeCommand) run(ctx context.Context, c *framework.Client, at string,
 	var asked []Contender
 	chosen := r.chosen(s)
 	for _, one := range chosen {
-		_, err := c.Set(ctx, one.Path, request(one.Data), -1)
+		err := ask(ctx, c, one)
 		if errors.Is(err, zk.ErrNoNode) { // it has left meanwhile
 			continue
 		} else if err != nil {
@@ -161,6 +162,18 @@ func (r *revokeCommand) run(ctx context.Context, c *framework.Client, at string,
 		return cli.Failed(fmt.Errorf("%s: those to ask have left meanwhile", at))
 	}
 	return r.await(ctx, c, at, asked)
+}
+
+// ask writes the request, once more if it may have been lost: the path of a
+// contender never names another znode.
+func ask(ctx context.Context, c *framework.Client, one Contender) (err error) {
+	const tries = 3
+	for range tries {
+		if _, err = c.Set(ctx, one.Path, request(one.Data), -1); !framework.MaybeApplied(err) {
+			return err
+		}
+	}
+	return err
 }
 
 // chosen returns those to ask, the holders first. A znode that belongs to no

@@ -47,6 +47,10 @@ func TestHoldEndsBeforeTheNextGrant(t *testing.T) {
 			if err := e.Resume(0); err != nil {
 				t.Fatal(err)
 			}
+			synctest.Wait()
+			if now := time.Now(); now.Before(deadline) && len(e.Children("/a")) == 0 {
+				t.Errorf("grace %v: the lock is free %v before the deadline", grace, deadline.Sub(now))
+			}
 		})
 	}
 }
@@ -76,7 +80,7 @@ func heldInVirtualTime(t *testing.T, grace time.Duration) (*holding, *framework.
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() }) // zkr has ended without it
-	command := &lockCommand{leaseCommand: leaseCommand{jobCommand: jobCommand{in: &cli.Process{Stdout: io.Discard, Signals: &cli.Signals{}}, paths: []string{"/a", "/b"}}, grace: grace, lostCode: codeFlag{code: cli.ExitLost}}}
+	command := &lockCommand{leaseCommand: leaseCommand{jobCommand: jobCommand{to: &cli.Ensemble{}, in: &cli.Process{Stdout: io.Discard, Signals: &cli.Signals{}}, paths: []string{"/a", "/b"}}, grace: grace, lostCode: codeFlag{code: cli.ExitLost}}}
 	both, err := command.acquirer(t.Context(), client, func(_ context.Context, c *framework.Client, path string) (recipes.Acquirer, error) {
 		return locks.NewMutex(c, path)
 	})
