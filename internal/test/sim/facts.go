@@ -63,30 +63,40 @@ func (w *world) beside(client int, dial dialer) dialer {
 		if add(1) == 0 {
 			return c, nil
 		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		for f := range w.besides {
-			switch {
-			case f.Client != client:
-			case f.What == Full:
-				go c.Close()
-				return nil, syscall.ECONNREFUSED
-			default:
-				c.late = max(c.late, f.By)
-			}
+		c.late = func() time.Duration { return w.befalls(client, LateBeside) }
+		if w.befalls(client, Full) > 0 {
+			go c.Close()
+			return nil, syscall.ECONNREFUSED
 		}
 		return c, nil
 	}
 }
 
+// befalls returns for how long a fault that is present delays connections
+// beside the session's, and 0 if there is none of the kind.
+func (w *world) befalls(client int, what What) (by time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for f := range w.besides {
+		if f.Client == client && f.What == what {
+			by = max(by, f.By, 1)
+		}
+	}
+	return by
+}
+
 type besideConn struct {
 	net.Conn
-	late   time.Duration
+	late   func() time.Duration // nil: never
 	closed func()
 }
 
+// Read is late while the fault lasts: the session may have come to have this
+// connection.
 func (c *besideConn) Read(p []byte) (int, error) {
-	time.Sleep(c.late)
+	if c.late != nil {
+		time.Sleep(c.late())
+	}
 	return c.Conn.Read(p)
 }
 
