@@ -97,6 +97,7 @@ func emitAll(tel *telemetry) {
 		o.CacheRead(framework.CacheRead{Cache: info, Reason: framework.ReadFirst, Began: time.Now(), Err: err})
 	}
 	o.Batched(framework.Batch{Operations: 2})
+	o.EphemeralsChanged(framework.EphemeralsChange{Client: 1, Percent: 50})
 	o.Opened()
 	o.StateChanged(framework.StateChange{From: framework.Connecting, To: framework.Connected})
 	o.Abandoned(framework.Abandonment{Reason: framework.AbandonedSilent})

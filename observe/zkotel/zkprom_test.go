@@ -29,7 +29,7 @@ func ofZkprom(t *testing.T, file string) string {
 // The metrics are zkprom's, with its names: those that OpenTelemetry's
 // exporters for Prometheus make of ours. Requests are the exception.
 func TestTheNamesAreThoseOfZkprom(t *testing.T) {
-	suffixes := map[string]string{"counter s": "_seconds_total", "counter": "_total", "histogram s": "_seconds", "gauge s": "_seconds", "gauge By": "_bytes"}
+	suffixes := map[string]string{"counter s": "_seconds_total", "counter": "_total", "histogram s": "_seconds", "gauge s": "_seconds", "gauge By": "_bytes", "gauge 1": "_ratio"}
 	tel := newTelemetry(t)
 	emitAll(tel)
 	var got []string

@@ -67,6 +67,10 @@ func (o *observer) cacheRead(r framework.CacheRead) {
 	span.End(trace.WithTimestamp(r.Began.Add(r.Took)))
 }
 
+func (o *observer) ephemeralsChanged(c framework.EphemeralsChange) {
+	o.znodes.changeEphemerals(o.with(), c)
+}
+
 func (o *observer) countChanges(label attribute.KeyValue, r framework.CacheRead) {
 	for kind, n := range map[string]int{"added": r.Added, "changed": r.Changed, "removed": r.Removed} {
 		o.cacheChanges.Add(context.Background(), int64(n), o.set(label, kindKey.String(kind)))
@@ -86,20 +90,23 @@ var (
 	cacheStates    = []string{"syncing", synced, "stale", "failed"}
 )
 
-// znodes knows all presences and caches that are not closed. The observers of
+// znodes knows all presences and caches that are not closed, and how many
+// ephemeral znodes clients have. The observers of
 // one meter provider share it, as they share ages.
 type znodes struct {
-	register                                               sync.Once // the gauges
-	presences, missing, caches, stale, shown, bytes, zxids metric.Float64ObservableGauge
+	register                                                     sync.Once // the gauges
+	presences, missing, caches, stale, shown, bytes, zxids, full metric.Float64ObservableGauge
 
 	mu             sync.Mutex // guards what follows
 	nodes          map[znodeID]presenceNode
 	mirrors        map[znodeID]mirror
 	presenceLabels map[attribute.Distinct]attribute.Set // all that there ever were
 	cacheLabels    map[attribute.Distinct]attribute.Set
+	used           map[znodeID]int // by client: percent of the limit of ephemeral paths, unless it is 0
+	clientLabels   map[attribute.Distinct]attribute.Set
 }
 
-// znodeID is a presence or a cache. Clients with other attributes are counted
+// znodeID is a presence, a cache or a client. Clients with other attributes are counted
 // by themselves.
 type znodeID struct {
 	attributes attribute.Distinct
@@ -138,7 +145,8 @@ func sharedZnodes(provider metric.MeterProvider, meter metric.Meter) *znodes {
 		z.shown = m.gauge("zkrecipes.cache.znodes", "{znode}", "Znodes that caches show.")
 		z.bytes = m.gauge("zkrecipes.cache.memory", "By", "Memory of the znodes that caches show.")
 		z.zxids = m.gauge("zkrecipes.cache.zxid", "{transaction}", "The transaction up to which each of the caches shows every change; 0 before the first view.")
-		_, err := meter.RegisterCallback(z.observe, z.presences, z.missing, z.caches, z.stale, z.shown, z.bytes, z.zxids)
+		z.full = m.gauge("zkrecipes.ephemeral_paths", "1", "How much of its limit the fullest client uses for the paths of its ephemeral znodes: from 0 to 1.")
+		_, err := meter.RegisterCallback(z.observe, z.presences, z.missing, z.caches, z.stale, z.shown, z.bytes, z.zxids, z.full)
 		handle(err)
 	})
 	return z
@@ -148,6 +156,7 @@ func znodesFor(provider metric.MeterProvider) *znodes {
 	made := &znodes{
 		nodes: make(map[znodeID]presenceNode), mirrors: make(map[znodeID]mirror),
 		presenceLabels: make(map[attribute.Distinct]attribute.Set), cacheLabels: make(map[attribute.Distinct]attribute.Set),
+		used: make(map[znodeID]int), clientLabels: make(map[attribute.Distinct]attribute.Set),
 	}
 	if !reflect.ValueOf(provider).Comparable() {
 		return made
@@ -190,6 +199,16 @@ func (z *znodes) changeCache(label attribute.Set, c framework.CacheChange) {
 	z.mirrors[id] = k
 }
 
+func (z *znodes) changeEphemerals(label attribute.Set, c framework.EphemeralsChange) {
+	id := znodeID{label.Equivalent(), c.Client}
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.clientLabels[id.attributes] = label
+	if z.used[id] = c.Percent; c.Percent == 0 {
+		delete(z.used, id)
+	}
+}
+
 // read notes what a cache shows, and reports whether the cache is known.
 func (z *znodes) read(label attribute.Set, r framework.CacheRead) bool {
 	id := znodeID{label.Equivalent(), r.Cache.ID}
@@ -208,8 +227,15 @@ func (z *znodes) read(label attribute.Set, r framework.CacheRead) bool {
 func (z *znodes) observe(_ context.Context, to metric.Observer) error {
 	z.mu.Lock()
 	presenceLabels, cacheLabels := maps.Clone(z.presenceLabels), maps.Clone(z.cacheLabels)
+	clientLabels, fullest := maps.Clone(z.clientLabels), make(map[attribute.Distinct]int)
+	for id, percent := range z.used {
+		fullest[id.attributes] = max(fullest[id.attributes], percent)
+	}
 	presences, caches := z.sumsLocked(time.Now())
 	z.mu.Unlock()
+	for label, set := range clientLabels {
+		to.ObserveFloat64(z.full, float64(fullest[label])/100, metric.WithAttributeSet(set))
+	}
 	for label, set := range presenceLabels {
 		s := presences[label]
 		observeStates(to, z.presences, set, presenceStates, s)

@@ -181,3 +181,20 @@ func TestACacheThatIsClosed(t *testing.T) {
 		t.Errorf("%v", data)
 	}
 }
+
+// The fullest client counts, until it is empty.
+func TestEphemeralPaths(t *testing.T) {
+	tel := newTelemetry(t)
+	o := zkotel.New(zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(tel.metrics))
+	for _, change := range []struct {
+		client  uint64
+		percent int
+		want    float64
+	}{{1, 40, .4}, {2, 90, .9}, {2, 10, .4}, {1, 0, .1}, {2, 0, 0}} {
+		o.EphemeralsChanged(framework.EphemeralsChange{Client: change.client, Percent: change.percent})
+		data, ok := tel.collected("zkrecipes.ephemeral_paths").(metricdata.Gauge[float64])
+		if !ok || len(data.DataPoints) != 1 || data.DataPoints[0].Value != change.want {
+			t.Errorf("after %v: %v", change, data.DataPoints)
+		}
+	}
+}
