@@ -46,7 +46,7 @@ type ephemerals struct {
 	percent  int                 // of the limit, as the observers know it
 	counting chan struct{}       // nil: nobody counts anew; closed: it was done
 	gone     map[string]struct{} // since then
-	counted  time.Time           // when that was last done for a create
+	counted  time.Time           // when that was last done
 }
 
 // init makes the account of a client.
@@ -86,6 +86,10 @@ type allowance struct {
 	reserve int   // how many bytes are reserved with each
 }
 
+// errSessionFull is ErrTooLarge for a create that is refused for the size of
+// the session, not for its own.
+var errSessionFull = fmt.Errorf("%w: session full", ErrTooLarge)
+
 // longestSuffix is the length of the longest sequence number.
 const longestSuffix = len("-2147483648")
 
@@ -120,7 +124,7 @@ func (e *ephemerals) claim(ctx context.Context, size int, by allowance) (c *clai
 	if size == 0 {
 		return nil, nil
 	}
-	err = e.admit(ctx, size+by.reserve, func(limit int) bool {
+	err = e.admit(ctx, size+by.reserve, by.room, func(limit int) bool {
 		drawn := 0
 		if r := by.room; r != nil && !r.over {
 			drawn = min(size, r.left)
@@ -144,7 +148,7 @@ func (e *ephemerals) claim(ctx context.Context, size int, by allowance) (c *clai
 // ones, until drop is called. path is its path if it is known before.
 func (e *ephemerals) keep(ctx context.Context, path string, size int) (r *room, drop func(), err error) {
 	r = &room{left: size}
-	err = e.admit(ctx, size, func(limit int) bool {
+	err = e.admit(ctx, size, nil, func(limit int) bool {
 		if e.sum+size > limit {
 			return false
 		}
@@ -175,11 +179,13 @@ func (e *ephemerals) roomOf(full string) *room {
 }
 
 // admit calls try with mu held, with the limit, until it returns true. In
-// between it gives back what lingers, and counts anew.
-func (e *ephemerals) admit(ctx context.Context, size int, try func(limit int) bool) error {
+// between it gives back what lingers, and counts anew. What a room, which may
+// be nil, was reserved for is refused only after a count that has just begun.
+func (e *ephemerals) admit(ctx context.Context, size int, r *room, try func(limit int) bool) error {
 	for limit := e.limit(); ; {
 		e.mu.Lock()
 		done, sum := try(limit), e.sum
+		pauses := r == nil || r.over
 		e.unlock()
 		switch {
 		case done:
@@ -192,14 +198,14 @@ func (e *ephemerals) admit(ctx context.Context, size int, try func(limit int) bo
 		case e.core.giveBack(ctx):
 			continue
 		}
-		switch fewer, err := e.countAnew(ctx, true); {
+		switch more, err := e.countAnew(ctx, pauses); {
 		case ctx.Err() != nil:
 		case err != nil && classify(err) != final:
 			return zk.ErrNoServer // nothing was sent
-		case !fewer:
+		case !more:
 			return fmt.Errorf("%w: the paths of this session's ephemeral znodes have %d bytes, and %d more would be above the limit of %d: "+
 				"the servers could not read the transaction that ends the session: use another client, or shorter paths (see WithMaxEphemerals)",
-				ErrTooLarge, sum, size, limit)
+				errSessionFull, sum, size, limit)
 		}
 	}
 }
@@ -231,16 +237,18 @@ func (c *claim) settle(err error, made ...string) {
 	}
 }
 
-// releaseLocked takes a claim out of the count.
-func (e *ephemerals) releaseLocked(c *claim) {
+// releaseLocked takes a claim out of the count, and returns how many bytes it
+// has given back to its room.
+func (e *ephemerals) releaseLocked(c *claim) (returned int) {
 	if _, counted := e.claims[c]; !counted {
-		return
+		return 0
 	}
 	delete(e.claims, c)
 	e.sum += c.drawn - c.size - c.by.reserve
 	if c.drawn > 0 {
 		e.returnLocked(c.by.room, c.drawn)
 	}
+	return c.drawn
 }
 
 // returnLocked puts bytes back into a room, unless it is over or nil.
@@ -362,10 +370,11 @@ func (e *ephemerals) warn() {
 }
 
 // countAnew asks the ensemble which ephemeral znodes the session has, and
-// reports whether the sum has become less. What has begun since the question
-// counts in any case. For creates it asks three times in a session timeout at
-// most: an answer is large.
-func (e *ephemerals) countAnew(ctx context.Context, forCreate bool) (fewer bool, err error) {
+// reports whether there may be more room: the sum has become less, or a claim
+// has given back what it had from a room. What has begun since the question
+// counts in any case. If pauses is true it asks three times in a session
+// timeout at most: an answer is large.
+func (e *ephemerals) countAnew(ctx context.Context, pauses bool) (more bool, err error) {
 	s, err := e.core.current()
 	if err != nil {
 		return false, err
@@ -383,7 +392,7 @@ func (e *ephemerals) countAnew(ctx context.Context, forCreate bool) (fewer bool,
 		}
 		return true, nil // try again
 	}
-	if forCreate && time.Since(e.counted) < s.granted()/3 {
+	if pauses && time.Since(e.counted) < s.granted()/3 {
 		e.mu.Unlock()
 		return false, nil
 	}
@@ -413,11 +422,9 @@ func (e *ephemerals) countAnew(ctx context.Context, forCreate bool) (fewer bool,
 	if err != nil || s.Err() != nil {
 		return false, err
 	}
-	if forCreate {
-		e.counted = time.Now()
-	}
+	e.counted = time.Now()
 	for _, c := range unsure {
-		e.releaseLocked(c)
+		more = e.releaseLocked(c) > 0 || more
 	}
 	for _, path := range found.Children {
 		_, late := gone[path]
@@ -431,7 +438,7 @@ func (e *ephemerals) countAnew(ctx context.Context, forCreate bool) (fewer bool,
 			e.removeLocked(path)
 		}
 	}
-	return e.sum < sum, nil
+	return more || e.sum < sum, nil
 }
 
 // listsNoEphemerals reports whether the server has a version before 3.6, in

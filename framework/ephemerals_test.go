@@ -449,6 +449,41 @@ func TestReservedEphemeralsAreNotRefused(t *testing.T) {
 	})
 }
 
+// What was reserved is not refused either after a request was lost that has
+// used it: each way to create tries again, or may be called again.
+func TestReservedEphemeralsAreNotRefusedAfterALostRequest(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens, framework.WithMaxEphemerals(leastEphemerals))
+		must(t, c.MakePersistentPath(t.Context(), "/e"))
+		s := session(t, c)
+		long := strings.Repeat("l", 1000)
+		made, err := s.Reserving("/e", long, 2).CreateProtected(t.Context(), "/e", "first", nil, sequential)
+		must(t, err)
+		kept := "/e/" + strings.Repeat("k", 1000)
+		in, _, err := s.KeepRoom(kept)
+		must(t, err)
+		if _, err := fill(t, s); !errors.Is(err, framework.ErrTooLarge) {
+			t.Fatal(err)
+		}
+		toTheNext(ens, testutil.OpCreate, testutil.DropBefore())
+		second, err := s.InRoomOf(made.Path).CreateProtected(t.Context(), "/e", long, nil, sequential)
+		must(t, err)
+		must(t, s.Delete(t.Context(), second.Path, -1))
+		toTheNext(ens, testutil.OpMulti, testutil.DropBefore())
+		_, _, err = s.InRoomOf(made.Path).CreateAllProtected(t.Context(), framework.ProtectedBatch{Dir: "/e", Name: long, N: 2, Flags: sequential})
+		must(t, err)
+		toTheNext(ens, testutil.OpCreate, testutil.DropBefore())
+		if err := framework.CreateEphemeral(in(s), kept, nil); !framework.MaybeApplied(err) {
+			t.Fatal(err)
+		}
+		must(t, c.WaitConnected(t.Context()))
+		must(t, framework.CreateEphemeral(in(s), kept, nil))
+		if sum := framework.EphemeralBytes(c); sum > leastEphemerals || sum < ephemeralBytes(ens, s.ID()) {
+			t.Errorf("%d bytes counted, %d there are", sum, ephemeralBytes(ens, s.ID()))
+		}
+	})
+}
+
 // Observers hear of each percentage of the limit, of no client's but theirs,
 // and at last of none.
 func TestEphemeralsAreObserved(t *testing.T) {

@@ -167,10 +167,15 @@ func (n *Node) make(sess *framework.Session) {
 		if err = n.keeper.makeDir(n, sess, dir, times); err != nil {
 			n.fail(sess, nil, err)
 		}
-	case errors.Is(err, framework.ErrTooLarge) && n.refuse(set, err):
+	case isTooLarge(err) && n.refuse(set, err):
 	default:
 		n.fail(sess, nil, err)
 	}
+}
+
+// isTooLarge reports whether data are too large for a request.
+func isTooLarge(err error) bool {
+	return errors.Is(err, framework.ErrTooLarge) && !privileged.Framework.SessionFull(err)
 }
 
 // reserve returns a view of the session in which the znode has room. Once it

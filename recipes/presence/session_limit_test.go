@@ -1,11 +1,13 @@
 package presence_test
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
+	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // A presence keeps its room: it stands again after somebody has deleted it, and
@@ -45,6 +47,29 @@ func TestAPresenceIsMadeAgainWhateverTheSessionsSize(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A request was lost that has made the znode, or not, while the session was
+// full. The next one is not refused, and so neither is a Set that waits for it.
+func TestASetIsNotRefusedForTheSessionsSize(t *testing.T) {
+	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("a", bubble.Narrow)
+		must(t, c.MakePersistentPath(t.Context(), "/members"))
+		n := announce(t, c, "/members/one", "old")
+		bubble.Fill(t, c)
+		var lost atomic.Bool
+		w.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpCreate && r.Path == n.Path() && !lost.Swap(true) {
+				return testutil.DropBefore()
+			}
+			return testutil.Pass()
+		})
+		must(t, w.Connect("b").Delete(t.Context(), n.Path(), -1))
+		must(t, n.Set(t.Context(), []byte("new")))
+		if data, _, err := c.Get(t.Context(), n.Path()); err != nil || string(data) != "new" || !lost.Load() {
+			t.Errorf("%q, %v", data, err)
+		}
+	})
 }
 
 // changed is closed when a Node has come to a state.
