@@ -153,8 +153,8 @@ func TestEphemeralsAreCounted(t *testing.T) {
 	})
 }
 
-// Whatever is lost, and whoever else deletes, the count is never less than what
-// there is, and counted anew it is exact.
+// Whatever is lost, whoever else deletes and whenever the caller gives up, the
+// count is never less than what there is, and counted anew it is exact.
 func TestTheCountOfEphemeralsIsNeverTooLow(t *testing.T) {
 	for seed := range uint64(10) {
 		inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
@@ -163,11 +163,12 @@ func TestTheCountOfEphemeralsIsNeverTooLow(t *testing.T) {
 			must(t, other.MakePersistentPath(t.Context(), "/e"))
 			c, _ := connect(t, ens)
 			var mu sync.Mutex // guards rnd
-			chance := func(n int) bool {
+			draw := func(n int) int {
 				mu.Lock()
 				defer mu.Unlock()
-				return rnd.IntN(n) == 0
+				return rnd.IntN(n)
 			}
+			chance := func(n int) bool { return draw(n) == 0 }
 			loses := true
 			ens.Control(func(r testutil.Request) testutil.Action {
 				s, err := c.Session()
@@ -179,6 +180,8 @@ func TestTheCountOfEphemeralsIsNeverTooLow(t *testing.T) {
 					return testutil.DropAfter()
 				case chance(15):
 					return testutil.DropBefore()
+				case chance(5):
+					return testutil.Delay(20 * time.Millisecond)
 				}
 				return testutil.Pass()
 			})
@@ -188,15 +191,20 @@ func TestTheCountOfEphemeralsIsNeverTooLow(t *testing.T) {
 				must(t, c.WaitConnected(t.Context()))
 				s, err := c.Session()
 				must(t, err)
-				if path, err := waysToCreate[ways[rnd.IntN(len(ways))]](t.Context(), s, fmt.Sprint("n", i)); err == nil {
+				ctx, cancel := context.WithCancel(t.Context())
+				if chance(3) {
+					ctx, cancel = context.WithTimeout(t.Context(), time.Duration(draw(200))*time.Millisecond)
+				}
+				if path, err := waysToCreate[ways[draw(len(ways))]](ctx, s, fmt.Sprint("n", i)); err == nil {
 					made = append(made, path)
 				}
+				cancel()
 				for len(made) > 0 && chance(3) {
 					path := made[0]
 					made = made[1:]
 					if chance(3) {
 						_ = other.Delete(t.Context(), path, -1)
-					} else if how := hows[rnd.IntN(len(hows))]; how != "discard" {
+					} else if how := hows[draw(len(hows))]; how != "discard" {
 						_ = waysToDelete[how](t.Context(), s, path)
 					}
 				}
@@ -219,6 +227,42 @@ func TestTheCountOfEphemeralsIsNeverTooLow(t *testing.T) {
 				t.Errorf("seed %d: counted anew %d bytes, %d there are", seed, got, want)
 			}
 		})
+	}
+}
+
+// The answer to a protected create is lost, and the search for its znode fails:
+// because the caller gives up, or may not list the directory. The znode counts.
+func TestAProtectedCreateCountsIfTheSearchForItFails(t *testing.T) {
+	for why, acl := range map[string][]zk.ACL{"gave up": zk.WorldACL(zk.PermAll), "may not list": zk.WorldACL(zk.PermCreate | zk.PermDelete)} {
+		for _, way := range []string{"protected", "protected batch"} {
+			t.Run(way+" "+why, func(t *testing.T) {
+				inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+					c, _ := connect(t, ens)
+					must(t, failure(c.Create(t.Context(), "/e", nil, 0, acl...)))
+					s := session(t, c)
+					var lost atomic.Bool
+					ens.Control(func(r testutil.Request) testutil.Action {
+						switch {
+						case (r.Op == testutil.OpCreate || r.Op == testutil.OpMulti) && !lost.Swap(true):
+							return testutil.DropAfter()
+						case r.Op == testutil.OpSync:
+							return testutil.Delay(timeout / 3)
+						}
+						return testutil.Pass()
+					})
+					limit := time.Minute
+					if why == "gave up" {
+						limit = timeout / 4
+					}
+					if _, err := waysToCreate[way](within(t, limit), s, "one"); err == nil {
+						t.Fatal("was created")
+					}
+					if there := ephemeralBytes(ens, s.ID()); there == 0 || framework.EphemeralBytes(c) < there {
+						t.Errorf("%d bytes counted, %d there are", framework.EphemeralBytes(c), there)
+					}
+				})
+			})
+		}
 	}
 }
 

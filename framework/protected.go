@@ -123,7 +123,9 @@ func (p *protectedCreate) create(ctx context.Context, a *attempt, op *zk.CreateR
 	}
 	if classify(err) == ambiguous {
 		a.unsure = true // whatever the search for the znode finds
-		found, err = p.findAgain(ctx, op.Flags, err, a.budget)
+		if found, err = p.findAgain(ctx, op.Flags, err, a.budget); err != nil {
+			return found, err // the claim stays unsure, also if the search has failed
+		}
 	}
 	claim.settle(err, found.path)
 	return found, err
