@@ -38,6 +38,7 @@ type ephemerals struct {
 	core *core
 
 	mu       sync.Mutex // guards what follows
+	session  *session
 	sum      int        // of all that follows, and of rooms
 	made     map[string]ephemeral
 	claims   map[*claim]struct{}
@@ -71,12 +72,12 @@ type room struct {
 // claim is one request that creates ephemeral znodes: it is under way, or its
 // outcome is unknown.
 type claim struct {
-	of     *ephemerals
-	size   int
-	by     allowance
-	drawn  int  // of size, from the room
-	unsure bool // the outcome is unknown
-	stale  bool // its session is over
+	of      *ephemerals
+	size    int
+	by      allowance
+	drawn   int      // of size, from the room
+	session *session // in which it was tried last; nil: it was not
+	unsure  bool     // the outcome is unknown
 }
 
 // allowance is what a view of a session says of the ephemeral znodes that are
@@ -117,10 +118,10 @@ func (e *ephemerals) limit() int {
 // much is the greatest sum without a warning.
 func (e *ephemerals) much() int { return min(e.core.cfg.maxRequest/2, e.limit()) }
 
-// claim counts creates of size bytes that are about to be sent. The caller must
-// settle the claim, which is nil if nothing ephemeral is created. It fails with
+// claim counts creates of size bytes that are about to be sent, in the session s
+// or, if that is nil, where tryIn says. The caller must settle the claim, which is nil if nothing ephemeral is created. It fails with
 // ErrTooLarge; or if ctx has ended, or there was no connection for a question.
-func (e *ephemerals) claim(ctx context.Context, size int, by allowance) (c *claim, err error) {
+func (e *ephemerals) claim(ctx context.Context, s *session, size int, by allowance) (c *claim, err error) {
 	if size == 0 {
 		return nil, nil
 	}
@@ -133,7 +134,7 @@ func (e *ephemerals) claim(ctx context.Context, size int, by allowance) (c *clai
 		if more > 0 && e.sum+more > limit {
 			return false
 		}
-		c = &claim{of: e, size: size, by: by, drawn: drawn}
+		c = &claim{of: e, size: size, by: by, drawn: drawn, session: s}
 		e.claims[c] = struct{}{}
 		if drawn > 0 {
 			by.room.left -= drawn
@@ -210,8 +211,20 @@ func (e *ephemerals) admit(ctx context.Context, size int, r *room, try func(limi
 	}
 }
 
-// settle ends a claim. The znodes at the paths made exist after success.
-// Otherwise err says whether anything may exist.
+// tryIn notes that the creates are about to be sent in a session: what they
+// made in the one before is gone with it.
+func (c *claim) tryIn(s *session) {
+	if c == nil {
+		return
+	}
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.session = s
+}
+
+// settle ends a claim. The znodes at the paths made exist after success, and
+// otherwise err says whether anything may exist: in the session of the last
+// try, which may be over.
 func (c *claim) settle(err error, made ...string) {
 	if c == nil {
 		return
@@ -219,12 +232,13 @@ func (c *claim) settle(err error, made ...string) {
 	e := c.of
 	e.mu.Lock()
 	defer e.unlock()
-	if err != nil && !c.stale && (classify(err) == ambiguous || MaybeApplied(err)) {
+	counts := c.session == e.session
+	if err != nil && counts && (classify(err) == ambiguous || MaybeApplied(err)) {
 		c.unsure = true
 		return
 	}
 	e.releaseLocked(c)
-	if err != nil {
+	if err != nil || !counts {
 		return
 	}
 	for _, path := range made {
@@ -321,15 +335,17 @@ func (e *ephemerals) removeLocked(path string) {
 }
 
 // begin begins a session: the znodes of the one before are another session's.
-// Creates of that one that are still under way count until they have failed.
-func (e *ephemerals) begin() {
+// Creates of that one that are still under way count until they have ended:
+// they may be tried again in s.
+func (e *ephemerals) begin(s *session) {
 	e.mu.Lock()
 	defer e.unlock()
+	e.session = s
 	for path := range e.made {
 		e.removeLocked(path)
 	}
 	for c := range e.claims {
-		if c.stale = true; c.unsure {
+		if c.unsure {
 			e.releaseLocked(c)
 		}
 	}
@@ -498,7 +514,7 @@ func (w scope) claim(ctx context.Context, op, path string, creates ...any) (_ sc
 		w.budget = w.core.cfg.retry()
 	}
 	err = w.do(ctx, op, path, repeatable, func(*attempt) (err error) {
-		c, err = w.core.ephemerals.claim(ctx, size, w.allowance)
+		c, err = w.core.ephemerals.claim(ctx, w.in, size, w.allowance)
 		return err
 	})
 	return w, c, err

@@ -266,6 +266,50 @@ func TestAProtectedCreateCountsIfTheSearchForItFails(t *testing.T) {
 	}
 }
 
+// A client's create is tried in one session, and again in the next, where its
+// answer is lost: the znode counts there.
+func TestACreateCountsInTheSessionOfItsLastTry(t *testing.T) {
+	for way, create := range map[string]func(context.Context, *framework.Client) error{
+		"create": func(ctx context.Context, c *framework.Client) error {
+			return failure(c.Create(ctx, "/e/one", nil, zk.FlagEphemeral|zk.FlagSequence))
+		},
+		"multi": func(ctx context.Context, c *framework.Client) error {
+			return failure(c.Multi(ctx, &zk.CreateRequest{Path: "/e/one", Flags: zk.FlagEphemeral}))
+		},
+		"once": func(ctx context.Context, c *framework.Client) error {
+			return failure(c.MultiOnce(ctx, "/e/marker", nil, &zk.CreateRequest{Path: "/e/one", Flags: zk.FlagEphemeral}))
+		},
+	} {
+		t.Run(way, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				c, _ := connect(t, ens)
+				must(t, c.MakePersistentPath(t.Context(), "/e"))
+				first := session(t, c)
+				tries := 0
+				ens.Control(func(r testutil.Request) testutil.Action {
+					if r.Op != testutil.OpCreate && r.Op != testutil.OpMulti {
+						return testutil.Pass()
+					}
+					switch tries++; tries {
+					case 1:
+						go func() { _ = ens.ExpireSession(first.ID()) }()
+						return testutil.Fail(testutil.CodeThrottled)
+					case 2:
+						return testutil.DropAfter()
+					}
+					return testutil.Pass()
+				})
+				err := create(t.Context(), c)
+				must(t, c.WaitConnected(t.Context()))
+				second := session(t, c)
+				if there := ephemeralBytes(ens, second.ID()); second.ID() == first.ID() || there == 0 || framework.EphemeralBytes(c) < there {
+					t.Errorf("%v: %d bytes counted, %d there are", err, framework.EphemeralBytes(c), there)
+				}
+			})
+		})
+	}
+}
+
 func keys[V any](of map[string]V) (all []string) {
 	for key := range of {
 		all = append(all, key)

@@ -108,7 +108,7 @@ func (p *protectedCreate) create(ctx context.Context, a *attempt, op *zk.CreateR
 	if p.unhurried {
 		patience = context.Background()
 	}
-	claim, err := s.core.ephemerals.claim(ctx, ephemeralSize(op), p.allowance)
+	claim, err := s.core.ephemerals.claim(ctx, s, ephemeralSize(op), p.allowance)
 	if err != nil {
 		return made{}, err
 	}

@@ -101,7 +101,7 @@ func (m *batchCreate) create(ctx context.Context, ops []any, before int, budget 
 		patience = context.WithoutCancel(ctx)
 	}
 	ask := Request{Op: opNameMulti, Path: m.dir, Operations: len(ops)}
-	claim, err := s.core.ephemerals.claim(ctx, ephemeralSize(ops...), m.allowance)
+	claim, err := s.core.ephemerals.claim(ctx, s, ephemeralSize(ops...), m.allowance)
 	if err != nil {
 		return nil, -1, err
 	}

@@ -148,6 +148,7 @@ func (w scope) createOnce(ctx context.Context, path string, data []byte, flags i
 	}
 	made, err := withChroot(ctx, w, func(w scope) (made string, err error) {
 		err = w.do(ctx, opNameCreate, path, onceOnly, func(a *attempt) error {
+			claim.tryIn(a.session)
 			made, err = call(ctx, a.session, Request{Op: opNameCreate, Path: full}, func(conn *zk.Conn) (string, error) {
 				end := a.session.creates.begin(ephemeralAt(full, flags)...)
 				made, err := send(conn, full)
