@@ -39,7 +39,7 @@ type ephemerals struct {
 
 	mu       sync.Mutex // guards what follows
 	session  *session
-	sum      int        // of all that follows, and of rooms
+	sum      int // of all that follows, and of rooms
 	made     map[string]ephemeral
 	claims   map[*claim]struct{}
 	kept     map[string]*room    // by path
@@ -422,13 +422,7 @@ func (e *ephemerals) countAnew(ctx context.Context, pauses bool) (more bool, err
 	e.counting, e.gone = make(chan struct{}), make(map[string]struct{})
 	e.mu.Unlock()
 
-	var found wire.ChildrenResponse
-	r, err := call(ctx, s, Request{Op: opNameEphemerals, Path: "/"}, func(*zk.Conn) (reply, error) {
-		return s.ask(ctx, on, wire.OpGetEphemerals, &wire.PathRequest{Path: "/"}, mostAsked)
-	}, nil)
-	if err == nil {
-		err = wire.Unmarshal(r.body, &found)
-	}
+	found, err := s.ephemeralPaths(ctx, on)
 
 	e.mu.Lock()
 	defer e.unlock()
@@ -442,7 +436,7 @@ func (e *ephemerals) countAnew(ctx context.Context, pauses bool) (more bool, err
 	for _, c := range unsure {
 		more = e.releaseLocked(c) > 0 || more
 	}
-	for _, path := range found.Children {
+	for _, path := range found {
 		_, late := gone[path]
 		if _, counted := e.made[path]; !counted && !late {
 			e.addMadeLocked(path, nil)
@@ -455,6 +449,23 @@ func (e *ephemerals) countAnew(ctx context.Context, pauses bool) (more bool, err
 		}
 	}
 	return more || e.sum < sum, nil
+}
+
+// ephemeralPaths returns the paths of the session's ephemeral znodes, as of a
+// time after the call. on is the connection that there was before.
+func (s *session) ephemeralPaths(ctx context.Context, on *link) ([]string, error) {
+	if err := s.sync(ctx, "/"); err != nil { // the member may lag
+		return nil, err
+	}
+	r, err := call(ctx, s, Request{Op: opNameEphemerals, Path: "/"}, func(*zk.Conn) (reply, error) {
+		return s.ask(ctx, on, wire.OpGetEphemerals, &wire.PathRequest{Path: "/"}, mostAsked)
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	var found wire.ChildrenResponse
+	err = wire.Unmarshal(r.body, &found)
+	return found.Children, err
 }
 
 // listsNoEphemerals reports whether the server has a version before 3.6, in

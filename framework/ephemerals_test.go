@@ -310,6 +310,43 @@ func TestACreateCountsInTheSessionOfItsLastTry(t *testing.T) {
 	}
 }
 
+// The answer to a create is lost, and the client reconnects to a member that
+// lags and does not know the znode yet. The count waits until it does.
+func TestEphemeralsAreNotCountedByAMemberThatLags(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		servers := strings.Split(ens.Servers(), ",")
+		slow := (ens.Leader() + 1) % len(servers)
+		var only atomic.Int32
+		only.Store(int32(ens.Leader()))
+		network := ens.ClientNet("wandering")
+		c, _ := start(t, ens, framework.WithDialer(func(kind, address string, limit time.Duration) (net.Conn, error) {
+			if address != servers[only.Load()] {
+				return nil, errors.New("refused")
+			}
+			return network.Dial(kind, address, limit)
+		}))
+		must(t, c.WaitConnected(within(t, time.Minute)))
+		must(t, c.MakePersistentPath(t.Context(), "/e"))
+		s := session(t, c)
+		time.Sleep(time.Second)
+		ens.Lag(slow)
+		only.Store(int32(slow))
+		toTheNext(ens, testutil.OpCreate, testutil.DropAfter())
+		if err := framework.CreateEphemeral(s, "/e/one", nil); !framework.MaybeApplied(err) {
+			t.Fatal(err)
+		}
+		must(t, c.WaitConnected(within(t, time.Minute)))
+		counted := make(chan error, 1)
+		go func() { counted <- framework.CountEphemeralsAnew(c) }()
+		time.Sleep(300 * time.Millisecond)
+		ens.Unlag(slow)
+		must(t, bubble.Await(t, "the count", counted))
+		if there := ephemeralBytes(ens, s.ID()); there == 0 || framework.EphemeralBytes(c) != there {
+			t.Errorf("%d bytes counted, %d there are", framework.EphemeralBytes(c), there)
+		}
+	})
+}
+
 func keys[V any](of map[string]V) (all []string) {
 	for key := range of {
 		all = append(all, key)
