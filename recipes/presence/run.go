@@ -78,6 +78,9 @@ func (n *Node) run() {
 			continue
 		}
 		sess = privileged.Framework.AtOnce(sess)
+		if n.life.room != nil {
+			sess = n.life.room(sess)
+		}
 		switch wait := n.keeper.wait(sess); {
 		case n.life.gone, n.illness() != nil:
 			n.stayAway(sess)
@@ -179,7 +182,7 @@ func isTooLarge(err error) bool {
 }
 
 // reserve returns a view of the session in which the znode has room. Once it
-// has, that lasts until the Node ends.
+// has, that lasts until the Node ends, and run begins with such a view.
 func (n *Node) reserve(sess *framework.Session) (*framework.Session, error) {
 	if n.life.room == nil {
 		room, drop, err := privileged.Framework.KeepRoom(sess, n.path, n.cfg.sequential)
@@ -187,8 +190,9 @@ func (n *Node) reserve(sess *framework.Session) (*framework.Session, error) {
 			return sess, err
 		}
 		n.life.room, n.life.drop = room, drop
+		sess = room(sess)
 	}
-	return n.life.room(sess), nil
+	return sess, nil
 }
 
 // create sends one create. Of a sequential znode it also looks for the outcome.
