@@ -119,7 +119,8 @@ func (e *ephemerals) limit() int {
 func (e *ephemerals) much() int { return min(e.core.cfg.maxRequest/2, e.limit()) }
 
 // claim counts creates of size bytes that are about to be sent, in the session s
-// or, if that is nil, where tryIn says. The caller must settle the claim, which is nil if nothing ephemeral is created. It fails with
+// or, if that is nil, where tryIn says. The caller must settle the claim, which
+// is nil if nothing ephemeral is created. It fails with an unsentError: of
 // ErrTooLarge; or if ctx has ended, or there was no connection for a question.
 func (e *ephemerals) claim(ctx context.Context, s *session, size int, by allowance) (c *claim, err error) {
 	if size == 0 {
@@ -142,7 +143,10 @@ func (e *ephemerals) claim(ctx context.Context, s *session, size int, by allowan
 		e.sum += more
 		return true
 	})
-	return c, err
+	if err != nil {
+		return nil, unsentError{err}
+	}
+	return c, nil
 }
 
 // keep reserves room for one ephemeral znode in this session and in all later

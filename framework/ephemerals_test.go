@@ -421,6 +421,40 @@ func TestEphemeralsAboveTheLimitAreRefused(t *testing.T) {
 	})
 }
 
+// giver never gives anything back.
+type giver struct{}
+
+func (giver) GiveBack(ctx context.Context) bool {
+	<-ctx.Done()
+	return false
+}
+
+// The caller gives up while a create waits for room: nothing was sent, so
+// nothing may have been created.
+func TestACreateThatWaitsForRoomIsNotApplied(t *testing.T) {
+	for way, create := range waysToCreate {
+		if way == "presence" { // has no context
+			continue
+		}
+		t.Run(way, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				c, _ := connect(t, ens, framework.WithMaxEphemerals(leastEphemerals))
+				must(t, c.MakePersistentPath(t.Context(), "/e"))
+				s := session(t, c)
+				if _, err := fill(t, s); !errors.Is(err, framework.ErrTooLarge) {
+					t.Fatal(err)
+				}
+				c.Attach("giver", func() any { return giver{} })
+				before := len(ens.Children("/e"))
+				_, err := create(within(t, timeout/4), s, strings.Repeat("l", 1000))
+				if !errors.Is(err, context.DeadlineExceeded) || framework.MaybeApplied(err) || len(ens.Children("/e")) != before {
+					t.Errorf("%.20v, may be applied: %v", err, framework.MaybeApplied(err))
+				}
+			})
+		})
+	}
+}
+
 // Goroutines that create at the same time do not pass the limit together.
 func TestManyCreatesAtOnceStayBelowTheLimit(t *testing.T) {
 	for way, create := range waysToCreate {
