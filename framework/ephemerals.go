@@ -205,6 +205,8 @@ func (e *ephemerals) admit(ctx context.Context, size int, r *room, try func(limi
 		}
 		switch more, err := e.countAnew(ctx, pauses); {
 		case ctx.Err() != nil:
+		case errors.Is(err, errUnsaid):
+			return fmt.Errorf("%w: %w", zk.ErrNoServer, err)
 		case err != nil && classify(err) != final:
 			return zk.ErrNoServer // nothing was sent
 		case !more:
@@ -401,7 +403,7 @@ func (e *ephemerals) countAnew(ctx context.Context, pauses bool) (more bool, err
 	}
 	on, err := s.offers(ctx, wire.OpGetEphemerals)
 	if err != nil {
-		return false, err
+		return false, s.orNoServer(err)
 	}
 	e.mu.Lock()
 	if under := e.counting; under != nil {
@@ -433,7 +435,7 @@ func (e *ephemerals) countAnew(ctx context.Context, pauses bool) (more bool, err
 	close(e.counting)
 	gone, sum := e.gone, e.sum
 	e.counting, e.gone = nil, nil
-	if err != nil || s.Err() != nil {
+	if err = s.orNoServer(err); err != nil {
 		return false, err
 	}
 	e.counted = time.Now()
@@ -453,6 +455,14 @@ func (e *ephemerals) countAnew(ctx context.Context, pauses bool) (more bool, err
 		}
 	}
 	return more || e.sum < sum, nil
+}
+
+// orNoServer returns zk.ErrNoServer if the session is over, and otherwise err.
+func (s *session) orNoServer(err error) error {
+	if s.Err() != nil {
+		return zk.ErrNoServer
+	}
+	return err
 }
 
 // ephemeralPaths returns the paths of the session's ephemeral znodes, as of a

@@ -455,6 +455,74 @@ func TestACreateThatWaitsForRoomIsNotApplied(t *testing.T) {
 	}
 }
 
+// nearlyFull returns a client whose session has no room for another znode with
+// a long name, as far as it knows, and the paths in it.
+func nearlyFull(t *testing.T, ens *testutil.Embedded, opts ...framework.Option) (c *framework.Client, paths []string) {
+	t.Helper()
+	c, _ = connect(t, ens, append(opts, framework.WithMaxEphemerals(leastEphemerals))...)
+	must(t, c.MakePersistentPath(t.Context(), "/e"))
+	for i := range leastEphemerals / 1010 {
+		path, err := waysToCreate["create"](t.Context(), session(t, c), strings.Repeat("f", 1000)+fmt.Sprint(i))
+		must(t, err)
+		paths = append(paths, path)
+	}
+	return c, paths
+}
+
+// No create is refused for the session's size by a server that does not say
+// what it has: it is tried again.
+func TestACreateIsNotRefusedByASilence(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		network, silent := ens.ClientNet("silent"), new(atomic.Bool)
+		c, paths := nearlyFull(t, ens, framework.WithDialer(func(kind, address string, limit time.Duration) (net.Conn, error) {
+			if silent.Load() {
+				return nil, errors.New("refused")
+			}
+			return network.Dial(kind, address, limit)
+		}))
+		other, _ := connect(t, ens)
+		must(t, other.Delete(t.Context(), paths[0], -1))
+		silent.Store(true)
+		long := "/e/" + strings.Repeat("l", 1000)
+		if err := framework.CreateEphemeral(session(t, c), long, nil); !errors.Is(err, zk.ErrNoServer) {
+			t.Errorf("presence: %.20v", err)
+		}
+		created := make(chan error, 1)
+		go func() { created <- failure(c.Create(t.Context(), long, nil, zk.FlagEphemeral)) }()
+		time.Sleep(timeout)
+		silent.Store(false)
+		must(t, bubble.Await(t, "the create", created))
+	})
+}
+
+// The session ends while a create asks for room: that is the reason, not its
+// size.
+func TestACreateAtTheEndOfItsSession(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := nearlyFull(t, ens)
+		asked := make(chan struct{}, 2)
+		ens.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.Op(wire.OpGetEphemerals) {
+				asked <- struct{}{}
+				return testutil.Delay(time.Second)
+			}
+			return testutil.Pass()
+		})
+		s, long := session(t, c), "/e/"+strings.Repeat("l", 1000)
+		presence, created := make(chan error, 1), make(chan error, 1)
+		go func() { presence <- framework.CreateEphemeral(s, long, nil) }()
+		go func() { created <- failure(c.Create(t.Context(), long, nil, zk.FlagEphemeral)) }()
+		bubble.Await(t, "the question", asked)
+		must(t, c.Close())
+		if err := bubble.Await(t, "the presence", presence); !errors.Is(err, framework.ErrClosed) {
+			t.Errorf("presence: %.20v", err)
+		}
+		if err := bubble.Await(t, "the create", created); !errors.Is(err, framework.ErrClosed) {
+			t.Errorf("%.20v", err)
+		}
+	})
+}
+
 // Goroutines that create at the same time do not pass the limit together.
 func TestManyCreatesAtOnceStayBelowTheLimit(t *testing.T) {
 	for way, create := range waysToCreate {
