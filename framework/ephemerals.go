@@ -42,12 +42,11 @@ type ephemerals struct {
 	sum      int // of all that follows, and of rooms
 	made     map[string]ephemeral
 	claims   map[*claim]struct{}
-	kept     map[string]*room    // by path
-	warned   bool                // it was logged that the sum is large
-	percent  int                 // of the limit, as the observers know it
-	counting chan struct{}       // nil: nobody counts anew; closed: it was done
-	gone     map[string]struct{} // since then
-	counted  time.Time           // when that was last done
+	kept     map[string]*room // by path
+	warned   bool             // it was logged that the sum is large
+	percent  int              // of the limit, as the observers know it
+	counting *count           // nil: nobody counts anew
+	counted  time.Time        // when that was last done
 }
 
 // init makes the account of a client.
@@ -283,6 +282,7 @@ func (e *ephemerals) returnLocked(r *room, size int) {
 // addMadeLocked notes that a znode exists.
 func (e *ephemerals) addMadeLocked(path string, in *room) {
 	e.removeLocked(path)
+	e.noteLocked(path)
 	m := ephemeral{size: textSize(path)}
 	if in == nil {
 		in = e.kept[path] // the answer to its create was lost
@@ -323,8 +323,13 @@ func (e *ephemerals) remove(path string) {
 	e.mu.Lock()
 	defer e.unlock()
 	e.removeLocked(path)
-	if e.gone != nil {
-		e.gone[path] = struct{}{}
+	e.noteLocked(path)
+}
+
+// noteLocked notes that more is known of a path than was asked for before.
+func (e *ephemerals) noteLocked(path string) {
+	if e.counting != nil {
+		e.counting.news[path] = struct{}{}
 	}
 }
 
@@ -409,7 +414,7 @@ func (e *ephemerals) countAnew(ctx context.Context, pauses bool) (more bool, err
 	if under := e.counting; under != nil {
 		e.mu.Unlock()
 		select {
-		case <-under:
+		case <-under.done:
 		case <-ctx.Done():
 		}
 		return true, nil // try again
@@ -418,43 +423,60 @@ func (e *ephemerals) countAnew(ctx context.Context, pauses bool) (more bool, err
 		e.mu.Unlock()
 		return false, nil
 	}
-	before := maps.Clone(e.made)
-	var unsure []*claim
-	for c := range e.claims {
-		if c.unsure {
-			unsure = append(unsure, c)
-		}
-	}
-	e.counting, e.gone = make(chan struct{}), make(map[string]struct{})
+	e.beginCountLocked()
 	e.mu.Unlock()
 
 	found, err := s.ephemeralPaths(ctx, on)
+	err = s.orNoServer(err)
 
 	e.mu.Lock()
 	defer e.unlock()
-	close(e.counting)
-	gone, sum := e.gone, e.sum
-	e.counting, e.gone = nil, nil
-	if err = s.orNoServer(err); err != nil {
-		return false, err
+	return e.endCountLocked(found, err), err
+}
+
+// count is one question for the session's ephemeral znodes.
+type count struct {
+	done   chan struct{} // closed: it has ended
+	before map[string]ephemeral
+	unsure []*claim            // before
+	news   map[string]struct{} // since then: paths of which it is known whether a znode exists
+}
+
+func (e *ephemerals) beginCountLocked() {
+	e.counting = &count{done: make(chan struct{}), before: maps.Clone(e.made), news: make(map[string]struct{})}
+	for c := range e.claims {
+		if c.unsure {
+			e.counting.unsure = append(e.counting.unsure, c)
+		}
+	}
+}
+
+// endCountLocked applies the answer, unless err is not nil. It reports whether
+// there may be more room.
+func (e *ephemerals) endCountLocked(found []string, err error) (more bool) {
+	count, sum := e.counting, e.sum
+	e.counting = nil
+	close(count.done)
+	if err != nil {
+		return false
 	}
 	e.counted = time.Now()
-	for _, c := range unsure {
+	for _, c := range count.unsure {
 		more = e.releaseLocked(c) > 0 || more
 	}
 	for _, path := range found {
-		_, late := gone[path]
+		_, late := count.news[path]
 		if _, counted := e.made[path]; !counted && !late {
 			e.addMadeLocked(path, nil)
 		}
-		delete(before, path)
+		delete(count.before, path)
 	}
-	for path := range before {
-		if _, late := gone[path]; !late { // otherwise it may have been made again
+	for path := range count.before {
+		if _, late := count.news[path]; !late {
 			e.removeLocked(path)
 		}
 	}
-	return more || e.sum < sum, nil
+	return more || e.sum < sum
 }
 
 // orNoServer returns zk.ErrNoServer if the session is over, and otherwise err.

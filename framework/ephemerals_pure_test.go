@@ -34,3 +34,36 @@ func TestEphemeralsOfASessionThatIsOver(t *testing.T) {
 		}
 	}
 }
+
+// What is found out between a question and its answer is later than the answer.
+func TestAnAnswerThatIsOlderThanWhatIsKnown(t *testing.T) {
+	const path = "/e/znode"
+	for name, test := range map[string]struct {
+		before, after func(*ephemerals)
+		found         []string
+		counts        bool
+	}{
+		"made again, and somebody had deleted it": {isMade, isMade, nil, true},
+		"made":                              {nothing, isMade, nil, true},
+		"deleted":                           {isMade, isDeleted, []string{path}, false},
+		"deleted and made again":            {isMade, func(e *ephemerals) { isDeleted(e); isMade(e) }, nil, true},
+		"somebody has deleted it":           {isMade, nothing, nil, false},
+		"it was not known":                  {nothing, nothing, []string{path}, true},
+		"made, and was known to be deleted": {isMade, func(e *ephemerals) { isMade(e); isDeleted(e) }, []string{path}, false},
+	} {
+		c := &core{cfg: config{maxRequest: defaultMaxRequest}}
+		c.ephemerals.init(c)
+		e := &c.ephemerals
+		test.before(e)
+		e.beginCountLocked()
+		test.after(e)
+		e.endCountLocked(test.found, nil)
+		if counts := e.sum == textSize(path); counts != test.counts || !counts && e.sum != 0 {
+			t.Errorf("%s: %d bytes", name, e.sum)
+		}
+	}
+}
+
+func nothing(*ephemerals)     {}
+func isMade(e *ephemerals)    { e.addMadeLocked("/e/znode", nil) }
+func isDeleted(e *ephemerals) { e.remove("/e/znode") }
