@@ -43,7 +43,8 @@ type ephemerals struct {
 	made     map[string]ephemeral
 	claims   map[*claim]struct{}
 	kept     map[string]*room // by path
-	warned   bool             // it was logged that the sum is large
+	warned   bool             // it was logged that the sum is large, or is about to be
+	looked   time.Time        // when warn was called last
 	percent  int              // of the limit, as the observers know it
 	counting *count           // nil: nobody counts anew
 	counted  time.Time        // when that was last done
@@ -371,7 +372,7 @@ func (e *ephemerals) unlock() {
 		e.warned = false
 	case e.sum > much && !e.warned:
 		e.warned = true
-		go e.warn()
+		time.AfterFunc(time.Until(e.looked.Add(e.core.cfg.sessionTimeout)), e.warn)
 	}
 	if percent := e.sum * 100 / e.limit(); percent != e.percent {
 		e.percent = percent
@@ -379,8 +380,18 @@ func (e *ephemerals) unlock() {
 	}
 }
 
-// warn logs that the sum is large, unless it is not, or no harm is in that.
+// warn logs that the sum is large, unless it is not, or no harm is in that. It
+// does so once in a session timeout at most.
 func (e *ephemerals) warn() {
+	e.mu.Lock()
+	again := time.Since(e.looked) < e.core.cfg.sessionTimeout
+	if !again {
+		e.looked = time.Now()
+	}
+	e.mu.Unlock()
+	if again || e.core.isClosing() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), e.core.cfg.sessionTimeout)
 	defer cancel()
 	_, _ = e.countAnew(ctx, false) // if that fails, the sum is what it may be at most

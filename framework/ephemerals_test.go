@@ -602,9 +602,41 @@ func TestManyEphemeralsAreLogged(t *testing.T) {
 			for _, path := range paths {
 				must(t, s.Delete(t.Context(), path, -1))
 			}
+			time.Sleep(timeout) // it is not logged all the time
 		}
 		if text := lines.All()[0].Message; !strings.Contains(text, "several clients") {
 			t.Error(text)
+		}
+	})
+}
+
+// A client whose sum comes and goes about half of the largest request logs
+// that, and asks for the znodes, once in a session timeout at most.
+func TestASumThatFlapsIsLoggedOncePerTimeout(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		logged, lines := observer.New(zap.WarnLevel)
+		c, _ := connect(t, ens, framework.WithMaxRequest(leastEphemerals), framework.WithLogger(zap.New(logged)))
+		must(t, c.MakePersistentPath(t.Context(), "/e"))
+		s := session(t, c)
+		began := time.Now()
+		ens.ResetRequests()
+		for time.Since(began) < 10*timeout {
+			var paths []string
+			for i := range 9 { // of about 1000 bytes; 8 are half
+				path, err := waysToCreate["create"](t.Context(), s, strings.Repeat("f", 1000)+fmt.Sprint(i))
+				must(t, err)
+				paths = append(paths, path)
+			}
+			for _, path := range paths {
+				must(t, s.Delete(t.Context(), path, -1))
+			}
+			time.Sleep(timeout / 60)
+		}
+		if n := ens.Requests()[testutil.Op(wire.OpGetEphemerals)]; n < 5 || n > 11 {
+			t.Errorf("%d questions", n)
+		}
+		if n := lines.Len(); n > 11 {
+			t.Errorf("%d lines", n)
 		}
 	})
 }
