@@ -4,18 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
-	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // The end of a session is one transaction, which lists the paths of all its
@@ -62,13 +58,6 @@ type ephemeral struct {
 	with *room // is reserved while it exists; nil: nothing is
 }
 
-// room is bytes that are reserved for creates to come, so that these are not
-// refused.
-type room struct {
-	left int
-	over bool // it is not reserved any longer
-}
-
 // claim is one request that creates ephemeral znodes: it is under way, or its
 // outcome is unknown.
 type claim struct {
@@ -78,13 +67,6 @@ type claim struct {
 	drawn   int      // of size, from the room
 	session *session // in which it was tried last; nil: it was not
 	unsure  bool     // the outcome is unknown
-}
-
-// allowance is what a view of a session says of the ephemeral znodes that are
-// created in it.
-type allowance struct {
-	room    *room // where they take up room; nil: in none
-	reserve int   // how many bytes are reserved with each
 }
 
 // errSessionFull is ErrTooLarge for a create that is refused for the size of
@@ -147,40 +129,6 @@ func (e *ephemerals) claim(ctx context.Context, s *session, size int, by allowan
 		return nil, unsentError{err}
 	}
 	return c, nil
-}
-
-// keep reserves room for one ephemeral znode in this session and in all later
-// ones, until drop is called. path is its path if it is known before.
-func (e *ephemerals) keep(ctx context.Context, path string, size int) (r *room, drop func(), err error) {
-	r = &room{left: size}
-	err = e.admit(ctx, size, nil, func(limit int) bool {
-		if e.sum+size > limit {
-			return false
-		}
-		e.sum += size
-		e.kept[path] = r
-		return true
-	})
-	return r, func() {
-		e.mu.Lock()
-		defer e.unlock()
-		e.dropLocked(r)
-		if e.kept[path] == r {
-			delete(e.kept, path)
-		}
-	}, err
-}
-
-func (e *ephemerals) dropLocked(r *room) {
-	r.over = true
-	e.sum -= r.left
-}
-
-// roomOf returns what is reserved with a znode, nil if nothing is.
-func (e *ephemerals) roomOf(full string) *room {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.made[full].with
 }
 
 // admit calls try with mu held, with the limit, until it returns true. In
@@ -271,15 +219,6 @@ func (e *ephemerals) releaseLocked(c *claim) (returned int) {
 	return c.drawn
 }
 
-// returnLocked puts bytes back into a room, unless it is over or nil.
-func (e *ephemerals) returnLocked(r *room, size int) {
-	if r == nil || r.over {
-		e.sum -= size
-	} else {
-		r.left += size
-	}
-}
-
 // addMadeLocked notes that a znode exists.
 func (e *ephemerals) addMadeLocked(path string, in *room) {
 	e.removeLocked(path)
@@ -325,13 +264,6 @@ func (e *ephemerals) remove(path string) {
 	defer e.unlock()
 	e.removeLocked(path)
 	e.noteLocked(path)
-}
-
-// noteLocked notes that more is known of a path than was asked for before.
-func (e *ephemerals) noteLocked(path string) {
-	if e.counting != nil {
-		e.counting.news[path] = struct{}{}
-	}
 }
 
 func (e *ephemerals) removeLocked(path string) {
@@ -380,161 +312,6 @@ func (e *ephemerals) unlock() {
 	}
 }
 
-// warn logs that the sum is large, unless it is not, or no harm is in that. It
-// does so once in a session timeout at most.
-func (e *ephemerals) warn() {
-	e.mu.Lock()
-	again := time.Since(e.looked) < e.core.cfg.sessionTimeout
-	if !again {
-		e.looked = time.Now()
-	}
-	e.mu.Unlock()
-	if again || e.core.isClosing() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), e.core.cfg.sessionTimeout)
-	defer cancel()
-	_, _ = e.countAnew(ctx, false) // if that fails, the sum is what it may be at most
-	off := e.core.listsNoEphemerals(ctx)
-	e.mu.Lock()
-	sum := e.sum
-	e.warned = sum > e.much()
-	large := e.warned && !off
-	e.mu.Unlock()
-	if large {
-		e.core.cfg.log.Warn("the paths of this session's ephemeral znodes are long, or many: use several clients, or shorter paths",
-			zap.Int("bytes", sum), zap.Int("limit", e.limit()))
-	}
-}
-
-// countAnew asks the ensemble which ephemeral znodes the session has, and
-// reports whether there may be more room: the sum has become less, or a claim
-// has given back what it had from a room. What has begun since the question
-// counts in any case. If pauses is true it asks three times in a session
-// timeout at most: an answer is large.
-func (e *ephemerals) countAnew(ctx context.Context, pauses bool) (more bool, err error) {
-	s, err := e.core.current()
-	if err != nil {
-		return false, err
-	}
-	on, err := s.offers(ctx, wire.OpGetEphemerals)
-	if err != nil {
-		return false, s.orNoServer(err)
-	}
-	e.mu.Lock()
-	if under := e.counting; under != nil {
-		e.mu.Unlock()
-		select {
-		case <-under.done:
-		case <-ctx.Done():
-		}
-		return true, nil // try again
-	}
-	if pauses && time.Since(e.counted) < s.granted()/3 {
-		e.mu.Unlock()
-		return false, nil
-	}
-	e.beginCountLocked()
-	e.mu.Unlock()
-
-	found, err := s.ephemeralPaths(ctx, on)
-	err = s.orNoServer(err)
-
-	e.mu.Lock()
-	defer e.unlock()
-	return e.endCountLocked(found, err), err
-}
-
-// count is one question for the session's ephemeral znodes.
-type count struct {
-	done   chan struct{} // closed: it has ended
-	before map[string]ephemeral
-	unsure []*claim            // before
-	news   map[string]struct{} // since then: paths of which it is known whether a znode exists
-}
-
-func (e *ephemerals) beginCountLocked() {
-	e.counting = &count{done: make(chan struct{}), before: maps.Clone(e.made), news: make(map[string]struct{})}
-	for c := range e.claims {
-		if c.unsure {
-			e.counting.unsure = append(e.counting.unsure, c)
-		}
-	}
-}
-
-// endCountLocked applies the answer, unless err is not nil. It reports whether
-// there may be more room.
-func (e *ephemerals) endCountLocked(found []string, err error) (more bool) {
-	count, sum := e.counting, e.sum
-	e.counting = nil
-	close(count.done)
-	if err != nil {
-		return false
-	}
-	e.counted = time.Now()
-	for _, c := range count.unsure {
-		more = e.releaseLocked(c) > 0 || more
-	}
-	for _, path := range found {
-		_, late := count.news[path]
-		if _, counted := e.made[path]; !counted && !late {
-			e.addMadeLocked(path, nil)
-		}
-		delete(count.before, path)
-	}
-	for path := range count.before {
-		if _, late := count.news[path]; !late {
-			e.removeLocked(path)
-		}
-	}
-	return more || e.sum < sum
-}
-
-// orNoServer returns zk.ErrNoServer if the session is over, and otherwise err.
-func (s *session) orNoServer(err error) error {
-	if s.Err() != nil {
-		return zk.ErrNoServer
-	}
-	return err
-}
-
-// ephemeralPaths returns the paths of the session's ephemeral znodes, as of a
-// time after the call. on is the connection that there was before.
-func (s *session) ephemeralPaths(ctx context.Context, on *link) ([]string, error) {
-	if err := s.sync(ctx, "/"); err != nil { // the member may lag
-		return nil, err
-	}
-	r, err := call(ctx, s, Request{Op: opNameEphemerals, Path: "/"}, func(*zk.Conn) (reply, error) {
-		return s.ask(ctx, on, wire.OpGetEphemerals, &wire.PathRequest{Path: "/"}, mostAsked)
-	}, nil)
-	if err != nil {
-		return nil, err
-	}
-	var found wire.ChildrenResponse
-	err = wire.Unmarshal(r.body, &found)
-	return found.Children, err
-}
-
-// listsNoEphemerals reports whether the server has a version before 3.6, in
-// which the end of a session lists no paths.
-func (c *core) listsNoEphemerals(ctx context.Context) bool {
-	s, err := c.current()
-	if err == nil {
-		_, err = s.offers(ctx, wire.OpGetEphemerals)
-	}
-	return errors.Is(err, errOlder)
-}
-
-// current returns the session that there is.
-func (c *core) current() (*session, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.session == nil {
-		return nil, zk.ErrNoServer
-	}
-	return c.session, nil
-}
-
 // giver is a value attached to a client that can do without some of its
 // ephemeral znodes.
 type giver interface {
@@ -581,36 +358,3 @@ func (w scope) claim(ctx context.Context, op, path string, creates ...any) (_ sc
 // isEphemeral reports whether znodes that are created with these flags end with
 // their session.
 func isEphemeral(flags int32) bool { return flags&zk.FlagEphemeral != 0 && flags < zk.FlagContainer }
-
-// Reserving, InRoomOf and KeepRoom of package recipes/internal/privileged.
-
-func (s *Session) reserving(dir, name string, n int) *Session {
-	view := *s
-	view.reserve = n * (textSize(layout.Join(dir, name)) + layout.ProtectionSize + longestSuffix)
-	return &view
-}
-
-func (s *Session) inRoom(r *room) *Session {
-	view := *s
-	view.room = r
-	return &view
-}
-
-func (s *Session) keepRoom(path string, sequential bool) (in func(*Session) *Session, drop func(), err error) {
-	fail := func(err error) (func(*Session) *Session, func(), error) {
-		return nil, nil, &opError{op: opNameCreate, path: path, err: err}
-	}
-	if err := s.Err(); err != nil {
-		return fail(err)
-	}
-	full := s.root.fix(path)
-	size := textSize(full)
-	if sequential {
-		size += layout.ProtectionSize + longestSuffix
-	}
-	r, drop, err := s.session().core.ephemerals.keep(context.Background(), full, size)
-	if err != nil {
-		return fail(err)
-	}
-	return func(s *Session) *Session { return s.inRoom(r) }, drop, nil
-}

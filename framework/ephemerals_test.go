@@ -20,6 +20,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
+	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -474,7 +475,7 @@ func nearlyFull(t *testing.T, ens *testutil.Embedded, opts ...framework.Option) 
 func TestACreateIsNotRefusedByASilence(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		network, silent := ens.ClientNet("silent"), new(atomic.Bool)
-		c, paths := nearlyFull(t, ens, framework.WithDialer(func(kind, address string, limit time.Duration) (net.Conn, error) {
+		c, paths := nearlyFull(t, ens, framework.WithRetry(retry.NTimes(60, time.Second)), framework.WithDialer(func(kind, address string, limit time.Duration) (net.Conn, error) {
 			if silent.Load() {
 				return nil, errors.New("refused")
 			}
