@@ -100,10 +100,11 @@ func (e *ephemerals) limit() int {
 // much is the greatest sum without a warning.
 func (e *ephemerals) much() int { return min(e.core.cfg.maxRequest/2, e.limit()) }
 
-// claim counts creates of size bytes that are about to be sent, in the session s
-// or, if that is nil, where tryIn says. The caller must settle the claim, which
-// is nil if nothing ephemeral is created. It fails with an unsentError: of
-// ErrTooLarge; or if ctx has ended, or there was no connection for a question.
+// claim counts creates of size bytes that are about to be sent: in the session
+// s, or where tryIn says if that is nil. The caller must settle the claim,
+// which is nil if nothing ephemeral is created. It fails with an unsentError:
+// of ErrTooLarge; or if ctx has ended, or there was no connection for a
+// question.
 func (e *ephemerals) claim(ctx context.Context, s *session, size int, by allowance) (c *claim, err error) {
 	if size == 0 {
 		return nil, nil
