@@ -144,12 +144,12 @@ var clientsMade atomic.Uint64
 func (c *core) run() {
 	defer close(c.done)
 	for {
-		c.ephemerals.begin()
 		s, err := openSession(c)
 		if err != nil { // the wire client validates what New has validated
 			c.cfg.log.Error("cannot open a session", zap.Error(err))
 			return
 		}
+		c.ephemerals.begin(s)
 		s.run()
 		c.noteEarlier(s)
 		if c.isClosing() {

@@ -4,18 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
-	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // The end of a session is one transaction, which lists the paths of all its
@@ -38,15 +34,16 @@ type ephemerals struct {
 	core *core
 
 	mu       sync.Mutex // guards what follows
-	sum      int        // of all that follows, and of rooms
+	session  *session
+	sum      int // of all that follows, and of rooms
 	made     map[string]ephemeral
 	claims   map[*claim]struct{}
-	kept     map[string]*room    // by path
-	warned   bool                // it was logged that the sum is large
-	percent  int                 // of the limit, as the observers know it
-	counting chan struct{}       // nil: nobody counts anew; closed: it was done
-	gone     map[string]struct{} // since then
-	counted  time.Time           // when that was last done for a create
+	kept     map[string]*room // by path
+	warned   bool             // it was logged that the sum is large, or is about to be
+	looked   time.Time        // when warn was called last
+	percent  int              // of the limit, as the observers know it
+	counting *count           // nil: nobody counts anew
+	counted  time.Time        // when that was last done
 }
 
 // init makes the account of a client.
@@ -61,30 +58,20 @@ type ephemeral struct {
 	with *room // is reserved while it exists; nil: nothing is
 }
 
-// room is bytes that are reserved for creates to come, so that these are not
-// refused.
-type room struct {
-	left int
-	over bool // it is not reserved any longer
-}
-
 // claim is one request that creates ephemeral znodes: it is under way, or its
 // outcome is unknown.
 type claim struct {
-	of     *ephemerals
-	size   int
-	by     allowance
-	drawn  int  // of size, from the room
-	unsure bool // the outcome is unknown
-	stale  bool // its session is over
+	of      *ephemerals
+	size    int
+	by      allowance
+	drawn   int      // of size, from the room
+	session *session // in which it was tried last; nil: it was not
+	unsure  bool     // the outcome is unknown
 }
 
-// allowance is what a view of a session says of the ephemeral znodes that are
-// created in it.
-type allowance struct {
-	room    *room // where they take up room; nil: in none
-	reserve int   // how many bytes are reserved with each
-}
+// errSessionFull is ErrTooLarge for a create that is refused for the size of
+// the session, not for its own.
+var errSessionFull = fmt.Errorf("%w: session full", ErrTooLarge)
 
 // longestSuffix is the length of the longest sequence number.
 const longestSuffix = len("-2147483648")
@@ -113,14 +100,16 @@ func (e *ephemerals) limit() int {
 // much is the greatest sum without a warning.
 func (e *ephemerals) much() int { return min(e.core.cfg.maxRequest/2, e.limit()) }
 
-// claim counts creates of size bytes that are about to be sent. The caller must
-// settle the claim, which is nil if nothing ephemeral is created. It fails with
-// ErrTooLarge; or if ctx has ended, or there was no connection for a question.
-func (e *ephemerals) claim(ctx context.Context, size int, by allowance) (c *claim, err error) {
+// claim counts creates of size bytes that are about to be sent: in the session
+// s, or where tryIn says if that is nil. The caller must settle the claim,
+// which is nil if nothing ephemeral is created. It fails with an unsentError:
+// of ErrTooLarge; or if ctx has ended, or there was no connection for a
+// question.
+func (e *ephemerals) claim(ctx context.Context, s *session, size int, by allowance) (c *claim, err error) {
 	if size == 0 {
 		return nil, nil
 	}
-	err = e.admit(ctx, size+by.reserve, func(limit int) bool {
+	err = e.admit(ctx, size+by.reserve, by.room, func(limit int) bool {
 		drawn := 0
 		if r := by.room; r != nil && !r.over {
 			drawn = min(size, r.left)
@@ -129,7 +118,7 @@ func (e *ephemerals) claim(ctx context.Context, size int, by allowance) (c *clai
 		if more > 0 && e.sum+more > limit {
 			return false
 		}
-		c = &claim{of: e, size: size, by: by, drawn: drawn}
+		c = &claim{of: e, size: size, by: by, drawn: drawn, session: s}
 		e.claims[c] = struct{}{}
 		if drawn > 0 {
 			by.room.left -= drawn
@@ -137,49 +126,20 @@ func (e *ephemerals) claim(ctx context.Context, size int, by allowance) (c *clai
 		e.sum += more
 		return true
 	})
-	return c, err
-}
-
-// keep reserves room for one ephemeral znode in this session and in all later
-// ones, until drop is called. path is its path if it is known before.
-func (e *ephemerals) keep(ctx context.Context, path string, size int) (r *room, drop func(), err error) {
-	r = &room{left: size}
-	err = e.admit(ctx, size, func(limit int) bool {
-		if e.sum+size > limit {
-			return false
-		}
-		e.sum += size
-		e.kept[path] = r
-		return true
-	})
-	return r, func() {
-		e.mu.Lock()
-		defer e.unlock()
-		e.dropLocked(r)
-		if e.kept[path] == r {
-			delete(e.kept, path)
-		}
-	}, err
-}
-
-func (e *ephemerals) dropLocked(r *room) {
-	r.over = true
-	e.sum -= r.left
-}
-
-// roomOf returns what is reserved with a znode, nil if nothing is.
-func (e *ephemerals) roomOf(full string) *room {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.made[full].with
+	if err != nil {
+		return nil, unsentError{err}
+	}
+	return c, nil
 }
 
 // admit calls try with mu held, with the limit, until it returns true. In
-// between it gives back what lingers, and counts anew.
-func (e *ephemerals) admit(ctx context.Context, size int, try func(limit int) bool) error {
+// between it gives back what lingers, and counts anew. What a room, which may
+// be nil, was reserved for is refused only after a count that has just begun.
+func (e *ephemerals) admit(ctx context.Context, size int, r *room, try func(limit int) bool) error {
 	for limit := e.limit(); ; {
 		e.mu.Lock()
 		done, sum := try(limit), e.sum
+		pauses := r == nil || r.over
 		e.unlock()
 		switch {
 		case done:
@@ -192,20 +152,34 @@ func (e *ephemerals) admit(ctx context.Context, size int, try func(limit int) bo
 		case e.core.giveBack(ctx):
 			continue
 		}
-		switch fewer, err := e.countAnew(ctx, true); {
+		switch more, err := e.countAnew(ctx, pauses); {
 		case ctx.Err() != nil:
+		case errors.Is(err, errUnsaid):
+			return fmt.Errorf("%w: %w", zk.ErrNoServer, err)
 		case err != nil && classify(err) != final:
 			return zk.ErrNoServer // nothing was sent
-		case !fewer:
+		case !more:
 			return fmt.Errorf("%w: the paths of this session's ephemeral znodes have %d bytes, and %d more would be above the limit of %d: "+
 				"the servers could not read the transaction that ends the session: use another client, or shorter paths (see WithMaxEphemerals)",
-				ErrTooLarge, sum, size, limit)
+				errSessionFull, sum, size, limit)
 		}
 	}
 }
 
-// settle ends a claim. The znodes at the paths made exist after success.
-// Otherwise err says whether anything may exist.
+// tryIn notes that the creates are about to be sent in a session: what they
+// made in the one before is gone with it.
+func (c *claim) tryIn(s *session) {
+	if c == nil {
+		return
+	}
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.session = s
+}
+
+// settle ends a claim. The znodes at the paths made exist after success, and
+// otherwise err says whether anything may exist: in the session of the last
+// try, which may be over.
 func (c *claim) settle(err error, made ...string) {
 	if c == nil {
 		return
@@ -213,12 +187,13 @@ func (c *claim) settle(err error, made ...string) {
 	e := c.of
 	e.mu.Lock()
 	defer e.unlock()
-	if err != nil && !c.stale && (classify(err) == ambiguous || MaybeApplied(err)) {
+	counts := c.session == e.session
+	if err != nil && counts && (classify(err) == ambiguous || MaybeApplied(err)) {
 		c.unsure = true
 		return
 	}
 	e.releaseLocked(c)
-	if err != nil {
+	if err != nil || !counts {
 		return
 	}
 	for _, path := range made {
@@ -231,30 +206,24 @@ func (c *claim) settle(err error, made ...string) {
 	}
 }
 
-// releaseLocked takes a claim out of the count.
-func (e *ephemerals) releaseLocked(c *claim) {
+// releaseLocked takes a claim out of the count, and returns how many bytes it
+// has given back to its room.
+func (e *ephemerals) releaseLocked(c *claim) (returned int) {
 	if _, counted := e.claims[c]; !counted {
-		return
+		return 0
 	}
 	delete(e.claims, c)
 	e.sum += c.drawn - c.size - c.by.reserve
 	if c.drawn > 0 {
 		e.returnLocked(c.by.room, c.drawn)
 	}
-}
-
-// returnLocked puts bytes back into a room, unless it is over or nil.
-func (e *ephemerals) returnLocked(r *room, size int) {
-	if r == nil || r.over {
-		e.sum -= size
-	} else {
-		r.left += size
-	}
+	return c.drawn
 }
 
 // addMadeLocked notes that a znode exists.
 func (e *ephemerals) addMadeLocked(path string, in *room) {
 	e.removeLocked(path)
+	e.noteLocked(path)
 	m := ephemeral{size: textSize(path)}
 	if in == nil {
 		in = e.kept[path] // the answer to its create was lost
@@ -295,9 +264,7 @@ func (e *ephemerals) remove(path string) {
 	e.mu.Lock()
 	defer e.unlock()
 	e.removeLocked(path)
-	if e.gone != nil {
-		e.gone[path] = struct{}{}
-	}
+	e.noteLocked(path)
 }
 
 func (e *ephemerals) removeLocked(path string) {
@@ -313,15 +280,17 @@ func (e *ephemerals) removeLocked(path string) {
 }
 
 // begin begins a session: the znodes of the one before are another session's.
-// Creates of that one that are still under way count until they have failed.
-func (e *ephemerals) begin() {
+// Creates of that one that are still under way count until they have ended:
+// they may be tried again in s.
+func (e *ephemerals) begin(s *session) {
 	e.mu.Lock()
 	defer e.unlock()
+	e.session = s
 	for path := range e.made {
 		e.removeLocked(path)
 	}
 	for c := range e.claims {
-		if c.stale = true; c.unsure {
+		if c.unsure {
 			e.releaseLocked(c)
 		}
 	}
@@ -336,122 +305,12 @@ func (e *ephemerals) unlock() {
 		e.warned = false
 	case e.sum > much && !e.warned:
 		e.warned = true
-		go e.warn()
+		time.AfterFunc(time.Until(e.looked.Add(e.core.cfg.sessionTimeout)), e.warn)
 	}
 	if percent := e.sum * 100 / e.limit(); percent != e.percent {
 		e.percent = percent
 		e.core.observers.ephemeralsChanged(EphemeralsChange{Client: e.core.number, Bytes: e.sum, Limit: e.limit(), Percent: percent})
 	}
-}
-
-// warn logs that the sum is large, unless it is not, or no harm is in that.
-func (e *ephemerals) warn() {
-	ctx, cancel := context.WithTimeout(context.Background(), e.core.cfg.sessionTimeout)
-	defer cancel()
-	_, _ = e.countAnew(ctx, false) // if that fails, the sum is what it may be at most
-	off := e.core.listsNoEphemerals(ctx)
-	e.mu.Lock()
-	sum := e.sum
-	e.warned = sum > e.much()
-	large := e.warned && !off
-	e.mu.Unlock()
-	if large {
-		e.core.cfg.log.Warn("the paths of this session's ephemeral znodes are long, or many: use several clients, or shorter paths",
-			zap.Int("bytes", sum), zap.Int("limit", e.limit()))
-	}
-}
-
-// countAnew asks the ensemble which ephemeral znodes the session has, and
-// reports whether the sum has become less. What has begun since the question
-// counts in any case. For creates it asks three times in a session timeout at
-// most: an answer is large.
-func (e *ephemerals) countAnew(ctx context.Context, forCreate bool) (fewer bool, err error) {
-	s, err := e.core.current()
-	if err != nil {
-		return false, err
-	}
-	on, err := s.offers(ctx, wire.OpGetEphemerals)
-	if err != nil {
-		return false, err
-	}
-	e.mu.Lock()
-	if under := e.counting; under != nil {
-		e.mu.Unlock()
-		select {
-		case <-under:
-		case <-ctx.Done():
-		}
-		return true, nil // try again
-	}
-	if forCreate && time.Since(e.counted) < s.granted()/3 {
-		e.mu.Unlock()
-		return false, nil
-	}
-	before := maps.Clone(e.made)
-	var unsure []*claim
-	for c := range e.claims {
-		if c.unsure {
-			unsure = append(unsure, c)
-		}
-	}
-	e.counting, e.gone = make(chan struct{}), make(map[string]struct{})
-	e.mu.Unlock()
-
-	var found wire.ChildrenResponse
-	r, err := call(ctx, s, Request{Op: opNameEphemerals, Path: "/"}, func(*zk.Conn) (reply, error) {
-		return s.ask(ctx, on, wire.OpGetEphemerals, &wire.PathRequest{Path: "/"}, mostAsked)
-	}, nil)
-	if err == nil {
-		err = wire.Unmarshal(r.body, &found)
-	}
-
-	e.mu.Lock()
-	defer e.unlock()
-	close(e.counting)
-	gone, sum := e.gone, e.sum
-	e.counting, e.gone = nil, nil
-	if err != nil || s.Err() != nil {
-		return false, err
-	}
-	if forCreate {
-		e.counted = time.Now()
-	}
-	for _, c := range unsure {
-		e.releaseLocked(c)
-	}
-	for _, path := range found.Children {
-		_, late := gone[path]
-		if _, counted := e.made[path]; !counted && !late {
-			e.addMadeLocked(path, nil)
-		}
-		delete(before, path)
-	}
-	for path := range before {
-		if _, late := gone[path]; !late { // otherwise it may have been made again
-			e.removeLocked(path)
-		}
-	}
-	return e.sum < sum, nil
-}
-
-// listsNoEphemerals reports whether the server has a version before 3.6, in
-// which the end of a session lists no paths.
-func (c *core) listsNoEphemerals(ctx context.Context) bool {
-	s, err := c.current()
-	if err == nil {
-		_, err = s.offers(ctx, wire.OpGetEphemerals)
-	}
-	return errors.Is(err, errOlder)
-}
-
-// current returns the session that there is.
-func (c *core) current() (*session, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.session == nil {
-		return nil, zk.ErrNoServer
-	}
-	return c.session, nil
 }
 
 // giver is a value attached to a client that can do without some of its
@@ -491,7 +350,7 @@ func (w scope) claim(ctx context.Context, op, path string, creates ...any) (_ sc
 		w.budget = w.core.cfg.retry()
 	}
 	err = w.do(ctx, op, path, repeatable, func(*attempt) (err error) {
-		c, err = w.core.ephemerals.claim(ctx, size, w.allowance)
+		c, err = w.core.ephemerals.claim(ctx, w.in, size, w.allowance)
 		return err
 	})
 	return w, c, err
@@ -500,36 +359,3 @@ func (w scope) claim(ctx context.Context, op, path string, creates ...any) (_ sc
 // isEphemeral reports whether znodes that are created with these flags end with
 // their session.
 func isEphemeral(flags int32) bool { return flags&zk.FlagEphemeral != 0 && flags < zk.FlagContainer }
-
-// Reserving, InRoomOf and KeepRoom of package recipes/internal/privileged.
-
-func (s *Session) reserving(dir, name string, n int) *Session {
-	view := *s
-	view.reserve = n * (textSize(layout.Join(dir, name)) + layout.ProtectionSize + longestSuffix)
-	return &view
-}
-
-func (s *Session) inRoom(r *room) *Session {
-	view := *s
-	view.room = r
-	return &view
-}
-
-func (s *Session) keepRoom(path string, sequential bool) (in func(*Session) *Session, drop func(), err error) {
-	fail := func(err error) (func(*Session) *Session, func(), error) {
-		return nil, nil, &opError{op: opNameCreate, path: path, err: err}
-	}
-	if err := s.Err(); err != nil {
-		return fail(err)
-	}
-	full := s.root.fix(path)
-	size := textSize(full)
-	if sequential {
-		size += layout.ProtectionSize + longestSuffix
-	}
-	r, drop, err := s.session().core.ephemerals.keep(context.Background(), full, size)
-	if err != nil {
-		return fail(err)
-	}
-	return func(s *Session) *Session { return s.inRoom(r) }, drop, nil
-}

@@ -20,6 +20,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
+	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -153,8 +154,8 @@ func TestEphemeralsAreCounted(t *testing.T) {
 	})
 }
 
-// Whatever is lost, and whoever else deletes, the count is never less than what
-// there is, and counted anew it is exact.
+// Whatever is lost, whoever else deletes and whenever the caller gives up, the
+// count is never less than what there is, and counted anew it is exact.
 func TestTheCountOfEphemeralsIsNeverTooLow(t *testing.T) {
 	for seed := range uint64(10) {
 		inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
@@ -163,11 +164,12 @@ func TestTheCountOfEphemeralsIsNeverTooLow(t *testing.T) {
 			must(t, other.MakePersistentPath(t.Context(), "/e"))
 			c, _ := connect(t, ens)
 			var mu sync.Mutex // guards rnd
-			chance := func(n int) bool {
+			draw := func(n int) int {
 				mu.Lock()
 				defer mu.Unlock()
-				return rnd.IntN(n) == 0
+				return rnd.IntN(n)
 			}
+			chance := func(n int) bool { return draw(n) == 0 }
 			loses := true
 			ens.Control(func(r testutil.Request) testutil.Action {
 				s, err := c.Session()
@@ -179,6 +181,8 @@ func TestTheCountOfEphemeralsIsNeverTooLow(t *testing.T) {
 					return testutil.DropAfter()
 				case chance(15):
 					return testutil.DropBefore()
+				case chance(5):
+					return testutil.Delay(20 * time.Millisecond)
 				}
 				return testutil.Pass()
 			})
@@ -188,15 +192,20 @@ func TestTheCountOfEphemeralsIsNeverTooLow(t *testing.T) {
 				must(t, c.WaitConnected(t.Context()))
 				s, err := c.Session()
 				must(t, err)
-				if path, err := waysToCreate[ways[rnd.IntN(len(ways))]](t.Context(), s, fmt.Sprint("n", i)); err == nil {
+				ctx, cancel := context.WithCancel(t.Context())
+				if chance(3) {
+					ctx, cancel = context.WithTimeout(t.Context(), time.Duration(draw(200))*time.Millisecond)
+				}
+				if path, err := waysToCreate[ways[draw(len(ways))]](ctx, s, fmt.Sprint("n", i)); err == nil {
 					made = append(made, path)
 				}
+				cancel()
 				for len(made) > 0 && chance(3) {
 					path := made[0]
 					made = made[1:]
 					if chance(3) {
 						_ = other.Delete(t.Context(), path, -1)
-					} else if how := hows[rnd.IntN(len(hows))]; how != "discard" {
+					} else if how := hows[draw(len(hows))]; how != "discard" {
 						_ = waysToDelete[how](t.Context(), s, path)
 					}
 				}
@@ -220,6 +229,123 @@ func TestTheCountOfEphemeralsIsNeverTooLow(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The answer to a protected create is lost, and the search for its znode fails:
+// because the caller gives up, or may not list the directory. The znode counts.
+func TestAProtectedCreateCountsIfTheSearchForItFails(t *testing.T) {
+	for why, acl := range map[string][]zk.ACL{"gave up": zk.WorldACL(zk.PermAll), "may not list": zk.WorldACL(zk.PermCreate | zk.PermDelete)} {
+		for _, way := range []string{"protected", "protected batch"} {
+			t.Run(way+" "+why, func(t *testing.T) {
+				inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+					c, _ := connect(t, ens)
+					must(t, failure(c.Create(t.Context(), "/e", nil, 0, acl...)))
+					s := session(t, c)
+					var lost atomic.Bool
+					ens.Control(func(r testutil.Request) testutil.Action {
+						switch {
+						case (r.Op == testutil.OpCreate || r.Op == testutil.OpMulti) && !lost.Swap(true):
+							return testutil.DropAfter()
+						case r.Op == testutil.OpSync:
+							return testutil.Delay(timeout / 3)
+						}
+						return testutil.Pass()
+					})
+					limit := time.Minute
+					if why == "gave up" {
+						limit = timeout / 4
+					}
+					if _, err := waysToCreate[way](within(t, limit), s, "one"); err == nil {
+						t.Fatal("was created")
+					}
+					if there := ephemeralBytes(ens, s.ID()); there == 0 || framework.EphemeralBytes(c) < there {
+						t.Errorf("%d bytes counted, %d there are", framework.EphemeralBytes(c), there)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A client's create is tried in one session, and again in the next, where its
+// answer is lost: the znode counts there.
+func TestACreateCountsInTheSessionOfItsLastTry(t *testing.T) {
+	for way, create := range map[string]func(context.Context, *framework.Client) error{
+		"create": func(ctx context.Context, c *framework.Client) error {
+			return failure(c.Create(ctx, "/e/one", nil, zk.FlagEphemeral|zk.FlagSequence))
+		},
+		"multi": func(ctx context.Context, c *framework.Client) error {
+			return failure(c.Multi(ctx, &zk.CreateRequest{Path: "/e/one", Flags: zk.FlagEphemeral}))
+		},
+		"once": func(ctx context.Context, c *framework.Client) error {
+			return failure(c.MultiOnce(ctx, "/e/marker", nil, &zk.CreateRequest{Path: "/e/one", Flags: zk.FlagEphemeral}))
+		},
+	} {
+		t.Run(way, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				c, _ := connect(t, ens)
+				must(t, c.MakePersistentPath(t.Context(), "/e"))
+				first := session(t, c)
+				tries := 0
+				ens.Control(func(r testutil.Request) testutil.Action {
+					if r.Op != testutil.OpCreate && r.Op != testutil.OpMulti {
+						return testutil.Pass()
+					}
+					switch tries++; tries {
+					case 1:
+						go func() { _ = ens.ExpireSession(first.ID()) }()
+						return testutil.Fail(testutil.CodeThrottled)
+					case 2:
+						return testutil.DropAfter()
+					}
+					return testutil.Pass()
+				})
+				err := create(t.Context(), c)
+				must(t, c.WaitConnected(t.Context()))
+				second := session(t, c)
+				if there := ephemeralBytes(ens, second.ID()); second.ID() == first.ID() || there == 0 || framework.EphemeralBytes(c) < there {
+					t.Errorf("%v: %d bytes counted, %d there are", err, framework.EphemeralBytes(c), there)
+				}
+			})
+		})
+	}
+}
+
+// The answer to a create is lost, and the client reconnects to a member that
+// lags and does not know the znode yet. The count waits until it does.
+func TestEphemeralsAreNotCountedByAMemberThatLags(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		servers := strings.Split(ens.Servers(), ",")
+		slow := (ens.Leader() + 1) % len(servers)
+		var only atomic.Int32
+		only.Store(int32(ens.Leader()))
+		network := ens.ClientNet("wandering")
+		c, _ := start(t, ens, framework.WithDialer(func(kind, address string, limit time.Duration) (net.Conn, error) {
+			if address != servers[only.Load()] {
+				return nil, errors.New("refused")
+			}
+			return network.Dial(kind, address, limit)
+		}))
+		must(t, c.WaitConnected(within(t, time.Minute)))
+		must(t, c.MakePersistentPath(t.Context(), "/e"))
+		s := session(t, c)
+		time.Sleep(time.Second)
+		ens.Lag(slow)
+		only.Store(int32(slow))
+		toTheNext(ens, testutil.OpCreate, testutil.DropAfter())
+		if err := framework.CreateEphemeral(s, "/e/one", nil); !framework.MaybeApplied(err) {
+			t.Fatal(err)
+		}
+		must(t, c.WaitConnected(within(t, time.Minute)))
+		counted := make(chan error, 1)
+		go func() { counted <- framework.CountEphemeralsAnew(c) }()
+		time.Sleep(300 * time.Millisecond)
+		ens.Unlag(slow)
+		must(t, bubble.Await(t, "the count", counted))
+		if there := ephemeralBytes(ens, s.ID()); there == 0 || framework.EphemeralBytes(c) != there {
+			t.Errorf("%d bytes counted, %d there are", framework.EphemeralBytes(c), there)
+		}
+	})
 }
 
 func keys[V any](of map[string]V) (all []string) {
@@ -292,6 +418,108 @@ func TestEphemeralsAboveTheLimitAreRefused(t *testing.T) {
 		end()
 		if _, err := waysToCreate["create"](ended, s, long+"2"); !errors.Is(err, context.Canceled) {
 			t.Error(err)
+		}
+	})
+}
+
+// giver never gives anything back.
+type giver struct{}
+
+func (giver) GiveBack(ctx context.Context) bool {
+	<-ctx.Done()
+	return false
+}
+
+// The caller gives up while a create waits for room: nothing was sent, so
+// nothing may have been created.
+func TestACreateThatWaitsForRoomIsNotApplied(t *testing.T) {
+	for way, create := range waysToCreate {
+		if way == "presence" { // has no context
+			continue
+		}
+		t.Run(way, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				c, _ := connect(t, ens, framework.WithMaxEphemerals(leastEphemerals))
+				must(t, c.MakePersistentPath(t.Context(), "/e"))
+				s := session(t, c)
+				if _, err := fill(t, s); !errors.Is(err, framework.ErrTooLarge) {
+					t.Fatal(err)
+				}
+				c.Attach("giver", func() any { return giver{} })
+				before := len(ens.Children("/e"))
+				_, err := create(within(t, timeout/4), s, strings.Repeat("l", 1000))
+				if !errors.Is(err, context.DeadlineExceeded) || framework.MaybeApplied(err) || len(ens.Children("/e")) != before {
+					t.Errorf("%.20v, may be applied: %v", err, framework.MaybeApplied(err))
+				}
+			})
+		})
+	}
+}
+
+// nearlyFull returns a client whose session has no room for another znode with
+// a long name, as far as it knows, and the paths in it.
+func nearlyFull(t *testing.T, ens *testutil.Embedded, opts ...framework.Option) (c *framework.Client, paths []string) {
+	t.Helper()
+	c, _ = connect(t, ens, append(opts, framework.WithMaxEphemerals(leastEphemerals))...)
+	must(t, c.MakePersistentPath(t.Context(), "/e"))
+	for i := range leastEphemerals / 1010 {
+		path, err := waysToCreate["create"](t.Context(), session(t, c), strings.Repeat("f", 1000)+fmt.Sprint(i))
+		must(t, err)
+		paths = append(paths, path)
+	}
+	return c, paths
+}
+
+// No create is refused for the session's size by a server that does not say
+// what it has: it is tried again.
+func TestACreateIsNotRefusedByASilence(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		network, silent := ens.ClientNet("silent"), new(atomic.Bool)
+		c, paths := nearlyFull(t, ens, framework.WithRetry(retry.NTimes(60, time.Second)), framework.WithDialer(func(kind, address string, limit time.Duration) (net.Conn, error) {
+			if silent.Load() {
+				return nil, errors.New("refused")
+			}
+			return network.Dial(kind, address, limit)
+		}))
+		other, _ := connect(t, ens)
+		must(t, other.Delete(t.Context(), paths[0], -1))
+		silent.Store(true)
+		long := "/e/" + strings.Repeat("l", 1000)
+		if err := framework.CreateEphemeral(session(t, c), long, nil); !errors.Is(err, zk.ErrNoServer) {
+			t.Errorf("presence: %.20v", err)
+		}
+		created := make(chan error, 1)
+		go func() { created <- failure(c.Create(t.Context(), long, nil, zk.FlagEphemeral)) }()
+		time.Sleep(timeout)
+		silent.Store(false)
+		must(t, bubble.Await(t, "the create", created))
+	})
+}
+
+// The session ends while a create asks for room: that is the reason, not its
+// size.
+func TestACreateAtTheEndOfItsSession(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := nearlyFull(t, ens)
+		asked := make(chan struct{}, 2)
+		ens.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.Op(wire.OpGetEphemerals) {
+				asked <- struct{}{}
+				return testutil.Delay(time.Second)
+			}
+			return testutil.Pass()
+		})
+		s, long := session(t, c), "/e/"+strings.Repeat("l", 1000)
+		presence, created := make(chan error, 1), make(chan error, 1)
+		go func() { presence <- framework.CreateEphemeral(s, long, nil) }()
+		go func() { created <- failure(c.Create(t.Context(), long, nil, zk.FlagEphemeral)) }()
+		bubble.Await(t, "the question", asked)
+		must(t, c.Close())
+		if err := bubble.Await(t, "the presence", presence); !errors.Is(err, framework.ErrClosed) {
+			t.Errorf("presence: %.20v", err)
+		}
+		if err := bubble.Await(t, "the create", created); !errors.Is(err, framework.ErrClosed) {
+			t.Errorf("%.20v", err)
 		}
 	})
 }
@@ -375,9 +603,41 @@ func TestManyEphemeralsAreLogged(t *testing.T) {
 			for _, path := range paths {
 				must(t, s.Delete(t.Context(), path, -1))
 			}
+			time.Sleep(timeout) // it is not logged all the time
 		}
 		if text := lines.All()[0].Message; !strings.Contains(text, "several clients") {
 			t.Error(text)
+		}
+	})
+}
+
+// A client whose sum comes and goes about half of the largest request logs
+// that, and asks for the znodes, once in a session timeout at most.
+func TestASumThatFlapsIsLoggedOncePerTimeout(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		logged, lines := observer.New(zap.WarnLevel)
+		c, _ := connect(t, ens, framework.WithMaxRequest(leastEphemerals), framework.WithLogger(zap.New(logged)))
+		must(t, c.MakePersistentPath(t.Context(), "/e"))
+		s := session(t, c)
+		began := time.Now()
+		ens.ResetRequests()
+		for time.Since(began) < 10*timeout {
+			var paths []string
+			for i := range 9 { // of about 1000 bytes; 8 are half
+				path, err := waysToCreate["create"](t.Context(), s, strings.Repeat("f", 1000)+fmt.Sprint(i))
+				must(t, err)
+				paths = append(paths, path)
+			}
+			for _, path := range paths {
+				must(t, s.Delete(t.Context(), path, -1))
+			}
+			time.Sleep(timeout / 60)
+		}
+		if n := ens.Requests()[testutil.Op(wire.OpGetEphemerals)]; n < 5 || n > 11 {
+			t.Errorf("%d questions", n)
+		}
+		if n := lines.Len(); n > 11 {
+			t.Errorf("%d lines", n)
 		}
 	})
 }
@@ -446,6 +706,41 @@ func TestReservedEphemeralsAreNotRefused(t *testing.T) {
 		drop()
 		must(t, s.Delete(t.Context(), kept, -1))
 		must(t, failure(waysToCreate["create"](t.Context(), s, long))) // the room is free
+	})
+}
+
+// What was reserved is not refused either after a request was lost that has
+// used it: each way to create tries again, or may be called again.
+func TestReservedEphemeralsAreNotRefusedAfterALostRequest(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens, framework.WithMaxEphemerals(leastEphemerals))
+		must(t, c.MakePersistentPath(t.Context(), "/e"))
+		s := session(t, c)
+		long := strings.Repeat("l", 1000)
+		made, err := s.Reserving("/e", long, 2).CreateProtected(t.Context(), "/e", "first", nil, sequential)
+		must(t, err)
+		kept := "/e/" + strings.Repeat("k", 1000)
+		in, _, err := s.KeepRoom(kept)
+		must(t, err)
+		if _, err := fill(t, s); !errors.Is(err, framework.ErrTooLarge) {
+			t.Fatal(err)
+		}
+		toTheNext(ens, testutil.OpCreate, testutil.DropBefore())
+		second, err := s.InRoomOf(made.Path).CreateProtected(t.Context(), "/e", long, nil, sequential)
+		must(t, err)
+		must(t, s.Delete(t.Context(), second.Path, -1))
+		toTheNext(ens, testutil.OpMulti, testutil.DropBefore())
+		_, _, err = s.InRoomOf(made.Path).CreateAllProtected(t.Context(), framework.ProtectedBatch{Dir: "/e", Name: long, N: 2, Flags: sequential})
+		must(t, err)
+		toTheNext(ens, testutil.OpCreate, testutil.DropBefore())
+		if err := framework.CreateEphemeral(in(s), kept, nil); !framework.MaybeApplied(err) {
+			t.Fatal(err)
+		}
+		must(t, c.WaitConnected(t.Context()))
+		must(t, framework.CreateEphemeral(in(s), kept, nil))
+		if sum := framework.EphemeralBytes(c); sum > leastEphemerals || sum < ephemeralBytes(ens, s.ID()) {
+			t.Errorf("%d bytes counted, %d there are", sum, ephemeralBytes(ens, s.ID()))
+		}
 	})
 }
 

@@ -21,6 +21,7 @@ func (w scope) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 	try := func(w scope) ([]zk.MultiResponse, error) {
 		var responses []zk.MultiResponse
 		err := w.do(ctx, opNameMulti, firstPath(ops), onceOnly, func(a *attempt) error {
+			claim.tryIn(a.session)
 			var err error
 			responses, err = call(ctx, a.session, Request{Op: opNameMulti, Path: firstPath(full), Operations: len(full)}, func(*zk.Conn) ([]zk.MultiResponse, error) {
 				return a.session.multi(full)

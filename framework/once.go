@@ -101,7 +101,7 @@ func (o *once) send(ctx context.Context, note []byte, ops []any) (MultiOnceResul
 	if err != nil {
 		return MultiOnceResult{}, err
 	}
-	result, err := withChroot(ctx, o.scope, func(scope) (MultiOnceResult, error) { return o.try(ctx, note, all, full) })
+	result, err := withChroot(ctx, o.scope, func(scope) (MultiOnceResult, error) { return o.try(ctx, claim, note, all, full) })
 	switch {
 	case err != nil || result.Repeated:
 		claim.settle(err)
@@ -113,13 +113,14 @@ func (o *once) send(ctx context.Context, note []byte, ops []any) (MultiOnceResul
 	return result, err
 }
 
-func (o *once) try(ctx context.Context, note []byte, ops, full []any) (MultiOnceResult, error) {
+func (o *once) try(ctx context.Context, claim *claim, note []byte, ops, full []any) (MultiOnceResult, error) {
 	var result MultiOnceResult
 	var responses []zk.MultiResponse
 	known := false // that the operations were executed
 	err := o.do(ctx, opNameMulti, o.path, repeatable, func(a *attempt) (err error) {
 		o.open = o.open || a.unsure
 		if !known {
+			claim.tryIn(a.session)
 			responses, err = call(ctx, a.session, Request{Op: opNameMulti, Path: o.full, Operations: len(full)}, func(*zk.Conn) ([]zk.MultiResponse, error) {
 				return a.session.multi(full)
 			}, nil)

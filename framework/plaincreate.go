@@ -76,9 +76,9 @@ func (s *Session) createEphemeral(path string, data []byte, acl []zk.ACL) error 
 	}
 	dir, _ := layout.Split(full)
 	c := &plainCreate{op: &zk.CreateRequest{Path: full, Data: data, Acl: acl, Flags: zk.FlagEphemeral}, dir: dir, result: make(chan error, 1)}
-	claim, err := w.core.ephemerals.claim(context.Background(), ephemeralSize(c.op), s.allowance)
+	claim, err := w.core.ephemerals.claim(context.Background(), live, ephemeralSize(c.op), s.allowance)
 	if err != nil {
-		return fail(err, false)
+		return fail(cmp.Or(live.Err(), err), false)
 	}
 	live.plain.add(c)
 	select {

@@ -86,6 +86,8 @@ func (forEngine) KeepRoom(s *Session, path string, sequential bool) (in func(*Se
 	return s.keepRoom(path, sequential)
 }
 
+func (forEngine) SessionFull(err error) bool { return errors.Is(err, errSessionFull) }
+
 func (forEngine) CloseEarlier(ctx context.Context, c *Client, id int64) (ours bool, err error) {
 	return c.core().closeEarlier(ctx, id)
 }

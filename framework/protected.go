@@ -108,7 +108,7 @@ func (p *protectedCreate) create(ctx context.Context, a *attempt, op *zk.CreateR
 	if p.unhurried {
 		patience = context.Background()
 	}
-	claim, err := s.core.ephemerals.claim(ctx, ephemeralSize(op), p.allowance)
+	claim, err := s.core.ephemerals.claim(ctx, s, ephemeralSize(op), p.allowance)
 	if err != nil {
 		return made{}, err
 	}
@@ -123,7 +123,9 @@ func (p *protectedCreate) create(ctx context.Context, a *attempt, op *zk.CreateR
 	}
 	if classify(err) == ambiguous {
 		a.unsure = true // whatever the search for the znode finds
-		found, err = p.findAgain(ctx, op.Flags, err, a.budget)
+		if found, err = p.findAgain(ctx, op.Flags, err, a.budget); err != nil {
+			return found, err // the claim stays unsure, also if the search has failed
+		}
 	}
 	claim.settle(err, found.path)
 	return found, err

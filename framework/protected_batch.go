@@ -101,7 +101,7 @@ func (m *batchCreate) create(ctx context.Context, ops []any, before int, budget 
 		patience = context.WithoutCancel(ctx)
 	}
 	ask := Request{Op: opNameMulti, Path: m.dir, Operations: len(ops)}
-	claim, err := s.core.ephemerals.claim(ctx, ephemeralSize(ops...), m.allowance)
+	claim, err := s.core.ephemerals.claim(ctx, s, ephemeralSize(ops...), m.allowance)
 	if err != nil {
 		return nil, -1, err
 	}
@@ -125,8 +125,9 @@ func (m *batchCreate) create(ctx context.Context, ops []any, before int, budget 
 	case isDetached(err):
 		return nil, -1, err // the function above gets the answer
 	case classify(err) == ambiguous:
-		paths, err = m.findAgain(ctx, err, budget)
-		claim.settle(err, paths...)
+		if paths, err = m.findAgain(ctx, err, budget); err == nil {
+			claim.settle(nil, paths...)
+		} // otherwise it stays unsure, also if the search has failed
 		return paths, -1, err
 	}
 	claim.settle(err) // if ctx had ended before

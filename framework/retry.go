@@ -70,6 +70,11 @@ type attempt struct {
 	budget  backoff.BackOff // what is left for this try and all further ones
 }
 
+// unsentError is the error of a try that has sent nothing.
+type unsentError struct{ error }
+
+func (e unsentError) Unwrap() error { return e.error }
+
 // deleted returns the result of a delete whose last try has failed with err, or
 // succeeded: that there is no znode is a success after an earlier try whose
 // outcome is unknown.
@@ -114,7 +119,7 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 			return nil
 		}
 		what := classify(err)
-		if ended := s.Err(); ended != nil || ctx.Err() != nil {
+		if ended := s.Err(); (ended != nil || ctx.Err() != nil) && !errors.As(err, new(unsentError)) {
 			// The request was left to itself: its outcome is unknown.
 			what = ambiguous
 		} else if what == expired {

@@ -150,6 +150,7 @@ func (w scope) createOnce(ctx context.Context, path string, data []byte, flags i
 		err = w.do(ctx, opNameCreate, path, onceOnly, func(a *attempt) error {
 			end := a.session.creates.begin(ephemeralAt(full, flags)...)
 			a.seen = a.session.latestSeen() // another create that was answered since begin is known to be another one
+			claim.tryIn(a.session)
 			made, err = call(ctx, a.session, Request{Op: opNameCreate, Path: full}, func(conn *zk.Conn) (string, error) {
 				made, err := send(conn, full)
 				end(err)

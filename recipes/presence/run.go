@@ -78,6 +78,9 @@ func (n *Node) run() {
 			continue
 		}
 		sess = privileged.Framework.AtOnce(sess)
+		if n.life.room != nil {
+			sess = n.life.room(sess)
+		}
 		switch wait := n.keeper.wait(sess); {
 		case n.life.gone, n.illness() != nil:
 			n.stayAway(sess)
@@ -167,14 +170,19 @@ func (n *Node) make(sess *framework.Session) {
 		if err = n.keeper.makeDir(n, sess, dir, times); err != nil {
 			n.fail(sess, nil, err)
 		}
-	case errors.Is(err, framework.ErrTooLarge) && n.refuse(set, err):
+	case isTooLarge(err) && n.refuse(set, err):
 	default:
 		n.fail(sess, nil, err)
 	}
 }
 
+// isTooLarge reports whether data are too large for a request.
+func isTooLarge(err error) bool {
+	return errors.Is(err, framework.ErrTooLarge) && !privileged.Framework.SessionFull(err)
+}
+
 // reserve returns a view of the session in which the znode has room. Once it
-// has, that lasts until the Node ends.
+// has, that lasts until the Node ends, and run begins with such a view.
 func (n *Node) reserve(sess *framework.Session) (*framework.Session, error) {
 	if n.life.room == nil {
 		room, drop, err := privileged.Framework.KeepRoom(sess, n.path, n.cfg.sequential)
@@ -182,8 +190,9 @@ func (n *Node) reserve(sess *framework.Session) (*framework.Session, error) {
 			return sess, err
 		}
 		n.life.room, n.life.drop = room, drop
+		sess = room(sess)
 	}
-	return n.life.room(sess), nil
+	return sess, nil
 }
 
 // create sends one create. Of a sequential znode it also looks for the outcome.

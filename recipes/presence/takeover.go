@@ -63,7 +63,7 @@ func (n *Node) replace(sess *framework.Session, z znode) (again bool) {
 		n.accept(set, data)
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNodeExists):
 		n.rest(sess, z.changed, unclear)
-	case errors.Is(err, framework.ErrTooLarge) && n.refuse(set, err):
+	case isTooLarge(err) && n.refuse(set, err):
 	default:
 		n.fail(sess, z.changed, err)
 	}

@@ -229,7 +229,12 @@ func (a *acquisition) create(sess *framework.Session) (*contender, error) {
 			}
 			return c, nil
 		}
-		if !errors.Is(err, zk.ErrNoNode) || try == joinTries {
+		if w := a.wantsMost(); w != nil && privileged.Framework.SessionFull(err) {
+			if a.refuse(w, err); a.first() != nil { // others may want less
+				continue
+			}
+		}
+		if !errors.Is(err, zk.ErrNoNode) || try >= joinTries {
 			return nil, err
 		}
 		if err := a.makeDir(); err != nil {
@@ -265,10 +270,11 @@ func (a *acquisition) createOnce(sess *framework.Session) (*contender, error) {
 }
 
 // reserving returns a view of the session in which a contender reserves room
-// for what it may have to create later: permits, or a downgraded read.
+// for what it may have to create later: permits, of whoever waits for the most
+// of them, or a downgraded read.
 func (a *acquisition) reserving(sess *framework.Session) *framework.Session {
 	q := a.queue
-	if w := a.first(); w != nil && w.line.rule.Permits != nil {
+	if w := a.wantsMost(); w != nil {
 		p := w.line.rule.Permits
 		return privileged.Framework.Reserving(sess, w.line.client.Resolve(p.Dir), p.Name, p.N)
 	}
@@ -276,6 +282,22 @@ func (a *acquisition) reserving(sess *framework.Session) *framework.Session {
 		return privileged.Framework.Reserving(sess, q.client.Resolve(q.dir), q.rule.DowngradeTo, 1)
 	}
 	return sess
+}
+
+// wantsMost returns the first of the waiters who want the most permits, nil if
+// nobody waits for any.
+func (a *acquisition) wantsMost() (most *waiter) {
+	a.queue.update(func() {
+		if a.queue.acquisition != a || a.queue.rule.Permits == nil {
+			return
+		}
+		for e := a.queue.waiters.Front(); e != nil; e = e.Next() {
+			if w := e.Value.(*waiter); most == nil || w.line.rule.Permits.N > most.line.rule.Permits.N {
+				most = w
+			}
+		}
+	})
+	return most
 }
 
 // leavingAlone returns the latest grant that is leaving this directory, and

@@ -66,7 +66,12 @@ type Rank struct {
 func (g *grant) onLocked(e event) (changed bool) {
 	before := g.state
 	g.state = next(before, e)
-	return g.state != before
+	if changed = g.state != before; changed && g.state == idle {
+		g.queue.idle.Add(1)
+	} else if changed && before == idle {
+		g.queue.idle.Add(-1)
+	}
+	return changed
 }
 
 // errDeleted is the reason of a loss when somebody else has removed the znode.

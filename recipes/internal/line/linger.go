@@ -86,7 +86,9 @@ func (g *grant) endLingerLocked() *removal {
 // GiveBack removes one lingering znode of the client, and waits until it is
 // gone: see Attach of package privileged.
 func (r *registry) GiveBack(ctx context.Context) bool {
-	for _, q := range r.where(func(string) bool { return true }) {
+	tried := make(map[*localQueue]struct{})
+	for q := r.lingering(tried); q != nil; q = r.lingering(tried) {
+		tried[q] = struct{}{}
 		var left *removal
 		q.update(func() {
 			if q.current != nil {

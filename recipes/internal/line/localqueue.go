@@ -28,6 +28,7 @@ type localQueue struct {
 	rule     *Rule                      // of that Line
 	cfg      *Config                    // the same
 	waitsFor atomic.Pointer[waitingFor] // nil: nothing is waited for in line
+	idle     atomic.Int32               // how many grants are
 
 	users int // guarded by registry.mu: callers in enter, and grants in use
 

@@ -88,6 +88,19 @@ func (r *registry) where(is func(path string) bool) (all []*localQueue) {
 	return all
 }
 
+// lingering returns a queue with an idle grant that is not in but, nil if there
+// is none.
+func (r *registry) lingering(but map[*localQueue]struct{}) *localQueue {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, q := range r.queues {
+		if _, not := but[q]; !not && q.idle.Load() > 0 {
+			return q
+		}
+	}
+	return nil
+}
+
 // reuse counts another user of a queue that is in use.
 func (r *registry) reuse(q *localQueue) {
 	r.mu.Lock()

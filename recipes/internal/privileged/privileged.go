@@ -171,6 +171,9 @@ var Framework = seam.Framework.(interface {
 	// protected as well. in returns a view of a session in which creates use it.
 	// It fails with framework.ErrTooLarge.
 	KeepRoom(s *framework.Session, path string, sequential bool) (in func(*framework.Session) *framework.Session, drop func(), err error)
+	// SessionFull reports whether err is framework.ErrTooLarge for want of room
+	// in the session: the request itself was not too large.
+	SessionFull(err error) bool
 	// CloseEarlier closes a session of the client that is over, by its id and
 	// password, unless that is known to have happened: the error is nil once the
 	// session and its ephemeral znodes are known to be gone. ours is false if id

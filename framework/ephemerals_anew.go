@@ -1,0 +1,178 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// This file asks the ensemble which ephemeral znodes the session has: before a
+// create is refused, and before a large sum is logged.
+
+// countAnew asks the ensemble which ephemeral znodes the session has, and
+// reports whether there may be more room: the sum has become less, or a claim
+// has given back what it had from a room. What has begun since the question
+// counts in any case. If pauses is true it asks three times in a session
+// timeout at most: an answer is large.
+func (e *ephemerals) countAnew(ctx context.Context, pauses bool) (more bool, err error) {
+	s, err := e.core.current()
+	if err != nil {
+		return false, err
+	}
+	on, err := s.offers(ctx, wire.OpGetEphemerals)
+	if err != nil {
+		return false, s.orNoServer(err)
+	}
+	e.mu.Lock()
+	if under := e.counting; under != nil {
+		e.mu.Unlock()
+		select {
+		case <-under.done:
+		case <-ctx.Done():
+		}
+		return true, nil // try again
+	}
+	if pauses && time.Since(e.counted) < s.granted()/3 {
+		e.mu.Unlock()
+		return false, nil
+	}
+	e.beginCountLocked()
+	e.mu.Unlock()
+
+	found, err := s.ephemeralPaths(ctx, on)
+
+	e.mu.Lock()
+	defer e.unlock()
+	err = s.orNoServer(err) // with mu held: the next session has not begun if this one is not over
+	return e.endCountLocked(found, err), err
+}
+
+// count is one question for the session's ephemeral znodes.
+type count struct {
+	done   chan struct{} // closed: it has ended
+	before map[string]ephemeral
+	unsure []*claim            // before
+	news   map[string]struct{} // since then: paths of which it is known whether a znode exists
+}
+
+func (e *ephemerals) beginCountLocked() {
+	e.counting = &count{done: make(chan struct{}), before: maps.Clone(e.made), news: make(map[string]struct{})}
+	for c := range e.claims {
+		if c.unsure {
+			e.counting.unsure = append(e.counting.unsure, c)
+		}
+	}
+}
+
+// noteLocked notes that more is known of a path than was asked for before.
+func (e *ephemerals) noteLocked(path string) {
+	if e.counting != nil {
+		e.counting.news[path] = struct{}{}
+	}
+}
+
+// endCountLocked applies the answer, unless err is not nil. It reports whether
+// there may be more room.
+func (e *ephemerals) endCountLocked(found []string, err error) (more bool) {
+	count, sum := e.counting, e.sum
+	e.counting = nil
+	close(count.done)
+	if err != nil {
+		return false
+	}
+	e.counted = time.Now()
+	for _, c := range count.unsure {
+		more = e.releaseLocked(c) > 0 || more
+	}
+	for _, path := range found {
+		_, late := count.news[path]
+		if _, counted := e.made[path]; !counted && !late {
+			e.addMadeLocked(path, nil)
+		}
+		delete(count.before, path)
+	}
+	for path := range count.before {
+		if _, late := count.news[path]; !late {
+			e.removeLocked(path)
+		}
+	}
+	return more || e.sum < sum
+}
+
+// orNoServer returns zk.ErrNoServer if the session is over, and otherwise err.
+func (s *session) orNoServer(err error) error {
+	if s.Err() != nil {
+		return zk.ErrNoServer
+	}
+	return err
+}
+
+// ephemeralPaths returns the paths of the session's ephemeral znodes, as of a
+// time after the call. on is the connection that there was before.
+func (s *session) ephemeralPaths(ctx context.Context, on *link) ([]string, error) {
+	if err := s.sync(ctx, "/"); err != nil { // the member may lag
+		return nil, err
+	}
+	r, err := call(ctx, s, Request{Op: opNameEphemerals, Path: "/"}, func(*zk.Conn) (reply, error) {
+		return s.ask(ctx, on, wire.OpGetEphemerals, &wire.PathRequest{Path: "/"}, mostAsked)
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	var found wire.ChildrenResponse
+	err = wire.Unmarshal(r.body, &found)
+	return found.Children, err
+}
+
+// listsNoEphemerals reports whether the server has a version before 3.6, in
+// which the end of a session lists no paths.
+func (c *core) listsNoEphemerals(ctx context.Context) bool {
+	s, err := c.current()
+	if err == nil {
+		_, err = s.offers(ctx, wire.OpGetEphemerals)
+	}
+	return errors.Is(err, errOlder)
+}
+
+// current returns the session that there is.
+func (c *core) current() (*session, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == nil {
+		return nil, zk.ErrNoServer
+	}
+	return c.session, nil
+}
+
+// warn logs that the sum is large, unless it is not, or no harm is in that. It
+// does so once in a session timeout at most.
+func (e *ephemerals) warn() {
+	e.mu.Lock()
+	again := time.Since(e.looked) < e.core.cfg.sessionTimeout
+	if !again {
+		e.looked = time.Now()
+	}
+	e.mu.Unlock()
+	if again || e.core.isClosing() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), e.core.cfg.sessionTimeout)
+	defer cancel()
+	_, _ = e.countAnew(ctx, false) // if that fails, the sum is what it may be at most
+	off := e.core.listsNoEphemerals(ctx)
+	e.mu.Lock()
+	sum := e.sum
+	e.warned = sum > e.much()
+	large := e.warned && !off
+	e.mu.Unlock()
+	if large {
+		e.core.cfg.log.Warn("the paths of this session's ephemeral znodes are long, or many: use several clients, or shorter paths",
+			zap.Int("bytes", sum), zap.Int("limit", e.limit()))
+	}
+}

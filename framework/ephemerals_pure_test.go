@@ -1,0 +1,69 @@
+package framework
+
+import (
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// What a create has made in a session that is over does not count in the next,
+// whatever its answer was, and whichever came first.
+func TestEphemeralsOfASessionThatIsOver(t *testing.T) {
+	for answer, err := range map[string]error{"made": nil, "unknown": zk.ErrConnectionClosed, "refused": zk.ErrNodeExists} {
+		c := &core{cfg: config{maxRequest: defaultMaxRequest}}
+		c.ephemerals.init(c)
+		e := &c.ephemerals
+		first, second := &session{core: c}, &session{core: c}
+		settle := func(tried *session) {
+			claim, failed := e.claim(t.Context(), nil, 10, allowance{reserve: 5})
+			if failed != nil {
+				t.Fatal(failed)
+			}
+			claim.tryIn(tried)
+			e.begin(second)
+			claim.settle(err, "/e/znode")
+		}
+		e.begin(first)
+		settle(first)
+		if e.sum != 0 {
+			t.Errorf("%s: %d bytes", answer, e.sum)
+		}
+		settle(second)
+		if counts := answer != "refused"; e.sum > 0 != counts {
+			t.Errorf("%s: %d bytes after a try in the next session", answer, e.sum)
+		}
+	}
+}
+
+// What is found out between a question and its answer is later than the answer.
+func TestAnAnswerThatIsOlderThanWhatIsKnown(t *testing.T) {
+	const path = "/e/znode"
+	for name, test := range map[string]struct {
+		before, after func(*ephemerals)
+		found         []string
+		counts        bool
+	}{
+		"made again, and somebody had deleted it": {isMade, isMade, nil, true},
+		"made":                              {nothing, isMade, nil, true},
+		"deleted":                           {isMade, isDeleted, []string{path}, false},
+		"deleted and made again":            {isMade, func(e *ephemerals) { isDeleted(e); isMade(e) }, nil, true},
+		"somebody has deleted it":           {isMade, nothing, nil, false},
+		"it was not known":                  {nothing, nothing, []string{path}, true},
+		"made, and was known to be deleted": {isMade, func(e *ephemerals) { isMade(e); isDeleted(e) }, []string{path}, false},
+	} {
+		c := &core{cfg: config{maxRequest: defaultMaxRequest}}
+		c.ephemerals.init(c)
+		e := &c.ephemerals
+		test.before(e)
+		e.beginCountLocked()
+		test.after(e)
+		e.endCountLocked(test.found, nil)
+		if counts := e.sum == textSize(path); counts != test.counts || !counts && e.sum != 0 {
+			t.Errorf("%s: %d bytes", name, e.sum)
+		}
+	}
+}
+
+func nothing(*ephemerals)     {}
+func isMade(e *ephemerals)    { e.addMadeLocked("/e/znode", nil) }
+func isDeleted(e *ephemerals) { e.remove("/e/znode") }
