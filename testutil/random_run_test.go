@@ -2,6 +2,7 @@ package testutil_test
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -232,6 +233,7 @@ func (r *runner) nudge() {
 // events are written down as usual.
 func (r *runner) catchUp(i int) {
 	if r.spread {
+		r.settle(slices.Max(r.seen[:])) // for the leader's own clients
 		r.peers[i].do(wire.OpSync, &wire.PathRequest{Path: "/"})
 		r.log.lines = r.log.lines[:len(r.log.lines)-1]
 	}
