@@ -283,19 +283,20 @@ func TestACreateCountsInTheSessionOfItsLastTry(t *testing.T) {
 	} {
 		t.Run(way, func(t *testing.T) {
 			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
-				c, _ := connect(t, ens)
+				c, _ := connect(t, ens, framework.WithRetry(retry.NTimes(5, time.Second)))
 				must(t, c.MakePersistentPath(t.Context(), "/e"))
 				first := session(t, c)
-				tries := 0
+				expire := sync.OnceFunc(func() { // behind the answer, and before the next try
+					time.AfterFunc(time.Second/2, func() { _ = ens.ExpireSession(first.ID()) })
+				})
+				var lost atomic.Bool
 				ens.Control(func(r testutil.Request) testutil.Action {
-					if r.Op != testutil.OpCreate && r.Op != testutil.OpMulti {
-						return testutil.Pass()
-					}
-					switch tries++; tries {
-					case 1:
-						go func() { _ = ens.ExpireSession(first.ID()) }()
+					switch {
+					case r.Op != testutil.OpCreate && r.Op != testutil.OpMulti:
+					case r.Session == first.ID():
+						expire()
 						return testutil.Fail(testutil.CodeThrottled)
-					case 2:
+					case !lost.Swap(true):
 						return testutil.DropAfter()
 					}
 					return testutil.Pass()

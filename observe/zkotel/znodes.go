@@ -106,8 +106,8 @@ type znodes struct {
 	clientLabels   map[attribute.Distinct]attribute.Set
 }
 
-// znodeID is a presence, a cache or a client. Clients with other attributes are counted
-// by themselves.
+// znodeID is a presence, a cache or a client. Clients with other attributes are
+// counted by themselves.
 type znodeID struct {
 	attributes attribute.Distinct
 	id         uint64
