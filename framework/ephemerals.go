@@ -33,17 +33,19 @@ import (
 type ephemerals struct {
 	core *core
 
-	mu       sync.Mutex // guards what follows
-	session  *session
-	sum      int // of all that follows, and of rooms
-	made     map[string]ephemeral
-	claims   map[*claim]struct{}
-	kept     map[string]*room // by path
-	warned   bool             // it was logged that the sum is large, or is about to be
-	looked   time.Time        // when warn was called last
-	percent  int              // of the limit, as the observers know it
-	counting *count           // nil: nobody counts anew
-	counted  time.Time        // when that was last done
+	mu        sync.Mutex // guards what follows
+	session   *session
+	sum       int // of all that follows, and of rooms
+	made      map[string]ephemeral
+	claims    map[*claim]struct{}
+	unsure    int              // of the claims
+	resolving bool             // it is asked what they have created
+	kept      map[string]*room // by path
+	warned    bool             // it was logged that the sum is large, or is about to be
+	looked    time.Time        // when warn was called last
+	percent   int              // of the limit, as the observers know it
+	counting  *count           // nil: nobody counts anew
+	counted   time.Time        // when that was last done
 }
 
 // init makes the account of a client.
@@ -190,6 +192,10 @@ func (c *claim) settle(err error, made ...string) {
 	counts := c.session == e.session
 	if err != nil && counts && (classify(err) == ambiguous || MaybeApplied(err)) {
 		c.unsure = true
+		if e.unsure++; e.unsure > mostUnsure && !e.resolving {
+			e.resolving = true
+			go e.resolve()
+		}
 		return
 	}
 	e.releaseLocked(c)
@@ -213,6 +219,9 @@ func (e *ephemerals) releaseLocked(c *claim) (returned int) {
 		return 0
 	}
 	delete(e.claims, c)
+	if c.unsure {
+		e.unsure--
+	}
 	e.sum += c.drawn - c.size - c.by.reserve
 	if c.drawn > 0 {
 		e.returnLocked(c.by.room, c.drawn)

@@ -53,6 +53,29 @@ func (e *ephemerals) countAnew(ctx context.Context, pauses bool) (more bool, err
 	return e.endCountLocked(found, err), err
 }
 
+// mostUnsure is how many creates of unknown outcome count before it is asked
+// what they have created.
+const mostUnsure = 8
+
+// resolve asks what creates of unknown outcome have created, so that they do
+// not add up. On servers whose sessions have no limit they do not matter.
+func (e *ephemerals) resolve() {
+	ctx, cancel := context.WithTimeout(context.Background(), e.core.cfg.sessionTimeout)
+	defer cancel()
+	err := scope{core: e.core}.do(ctx, opNameEphemerals, "/", repeatable, func(*attempt) error {
+		_, err := e.countAnew(ctx, false)
+		return err
+	})
+	e.mu.Lock()
+	defer e.unlock()
+	e.resolving = false
+	for c := range e.claims {
+		if c.unsure && errors.Is(err, errOlder) {
+			e.releaseLocked(c)
+		}
+	}
+}
+
 // count is one question for the session's ephemeral znodes.
 type count struct {
 	done   chan struct{} // closed: it has ended
