@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"regexp"
 	"strconv"
 	"strings"
@@ -114,21 +115,32 @@ func (p *probe) server(ctx context.Context) server {
 
 // word returns the answer to a four-letter word, or an empty text.
 func (p *probe) word(ctx context.Context, word string) string {
-	limit := min(p.within(ctx), time.Second)
-	nc, err := p.ensemble.Dial(ctx, p.at, limit)
+	nc, err := p.say(ctx, word, min(p.within(ctx), time.Second))
 	if err != nil {
 		return ""
 	}
 	defer nc.Close()
-	defer context.AfterFunc(ctx, func() { nc.Close() })()
-	if nc.SetDeadline(time.Now().Add(limit)) != nil {
-		return ""
-	}
-	if _, err := io.WriteString(nc, word); err != nil {
-		return ""
-	}
 	text, _ := io.ReadAll(io.LimitReader(nc, 4096)) // what came before an error may do
 	return string(text)
+}
+
+// say sends a four-letter word, and returns the connection on which the answer
+// comes. Reads fail after limit, or when ctx ends.
+func (p *probe) say(ctx context.Context, word string, limit time.Duration) (net.Conn, error) {
+	nc, err := p.ensemble.Dial(ctx, p.at, limit)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() { nc.Close() }) // ctx is that of one question
+	err = nc.SetDeadline(time.Now().Add(limit))
+	if err == nil {
+		_, err = io.WriteString(nc, word)
+	}
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return nc, nil
 }
 
 // askResume breaks connections and connects again, here and at a peer.

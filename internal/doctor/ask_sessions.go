@@ -8,7 +8,6 @@ import (
 	"io"
 	"regexp"
 	"strings"
-	"time"
 )
 
 // askSessions looks for sessions of anybody whose end might be too large a
@@ -19,19 +18,11 @@ func askSessions(ctx context.Context, p *probe) finding {
 		return finding{} // the end of a session lists no paths there
 	}
 	half := p.ensemble.MaxRequest() / 2
-	limit := p.within(ctx)
-	nc, err := p.ensemble.Dial(ctx, p.at, limit)
+	nc, err := p.say(ctx, "dump", p.within(ctx))
 	if err != nil {
 		return fails("%v", err)
 	}
 	defer nc.Close()
-	defer context.AfterFunc(ctx, func() { nc.Close() })()
-	if err := nc.SetDeadline(time.Now().Add(limit)); err != nil {
-		return fails("%v", err)
-	}
-	if _, err := io.WriteString(nc, "dump"); err != nil {
-		return fails("%v", err)
-	}
 	large, whole := largeSessions(nc, half)
 	switch {
 	case len(large) > 0:
