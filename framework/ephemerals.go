@@ -38,7 +38,6 @@ type ephemerals struct {
 	sum       int // of all that follows, and of rooms
 	made      map[string]ephemeral
 	claims    map[*claim]struct{}
-	unsure    int              // of the claims
 	resolving bool             // it is asked what they have created
 	kept      map[string]*room // by path
 	warned    bool             // it was logged that the sum is large, or is about to be
@@ -192,7 +191,7 @@ func (c *claim) settle(err error, made ...string) {
 	counts := c.session == e.session
 	if err != nil && counts && (classify(err) == ambiguous || MaybeApplied(err)) {
 		c.unsure = true
-		if e.unsure++; e.unsure > mostUnsure && !e.resolving {
+		if !e.resolving && len(e.unsureLocked()) > mostUnsure {
 			e.resolving = true
 			go e.resolve()
 		}
@@ -219,9 +218,6 @@ func (e *ephemerals) releaseLocked(c *claim) (returned int) {
 		return 0
 	}
 	delete(e.claims, c)
-	if c.unsure {
-		e.unsure--
-	}
 	e.sum += c.drawn - c.size - c.by.reserve
 	if c.drawn > 0 {
 		e.returnLocked(c.by.room, c.drawn)
@@ -298,10 +294,8 @@ func (e *ephemerals) begin(s *session) {
 	for path := range e.made {
 		e.removeLocked(path)
 	}
-	for c := range e.claims {
-		if c.unsure {
-			e.releaseLocked(c)
-		}
+	for _, c := range e.unsureLocked() {
+		e.releaseLocked(c)
 	}
 	e.counted = time.Time{}
 }

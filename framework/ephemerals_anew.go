@@ -57,6 +57,16 @@ func (e *ephemerals) countAnew(ctx context.Context, pauses bool) (more bool, err
 // what they have created.
 const mostUnsure = 8
 
+// unsureLocked returns the creates of unknown outcome.
+func (e *ephemerals) unsureLocked() (all []*claim) {
+	for c := range e.claims {
+		if c.unsure {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
 // resolve asks what creates of unknown outcome have created, so that they do
 // not add up. On servers whose sessions have no limit they do not matter.
 func (e *ephemerals) resolve() {
@@ -69,8 +79,8 @@ func (e *ephemerals) resolve() {
 	e.mu.Lock()
 	defer e.unlock()
 	e.resolving = false
-	for c := range e.claims {
-		if c.unsure && errors.Is(err, errOlder) {
+	if errors.Is(err, errOlder) {
+		for _, c := range e.unsureLocked() {
 			e.releaseLocked(c)
 		}
 	}
@@ -85,12 +95,7 @@ type count struct {
 }
 
 func (e *ephemerals) beginCountLocked() {
-	e.counting = &count{done: make(chan struct{}), before: maps.Clone(e.made), news: make(map[string]struct{})}
-	for c := range e.claims {
-		if c.unsure {
-			e.counting.unsure = append(e.counting.unsure, c)
-		}
-	}
+	e.counting = &count{done: make(chan struct{}), before: maps.Clone(e.made), unsure: e.unsureLocked(), news: make(map[string]struct{})}
 }
 
 // noteLocked notes that more is known of a path than was asked for before.
