@@ -58,10 +58,10 @@
 //	}
 //
 // Guaranteed: the order of arrival, in which no contender overtakes another;
-// one watch at a time, on the last contender ahead that conflicts; leases that
-// tell of their loss in time; tokens and guards; re-entry; handoffs between
-// goroutines; sharing, where a name does not conflict with itself; nothing left
-// behind, whatever the network or the caller does.
+// up to three watches for each that waits, and no thundering herd: see [Line];
+// leases that tell of their loss in time; tokens and guards; re-entry; handoffs
+// between goroutines; sharing, where a name does not conflict with itself;
+// nothing left behind, whatever the network or the caller does.
 //
 // Check these:
 //

@@ -16,6 +16,12 @@ import (
 // Barrier holds back those who wait until it is removed. It is a persistent
 // znode, as Curator's DistributedBarrier and Kazoo's Barrier are. It is safe
 // for concurrent use. New returns one; the zero Barrier fails.
+//
+// What it costs all clients, if no event is lost:
+//
+//   - set: 1 request, 1 transaction
+//   - a wait begins: 2 requests, 1 watch
+//   - removed before ten that wait: 14 requests, 1 transaction, wakes 10
 type Barrier struct {
 	client *framework.Client
 	path   string

@@ -41,8 +41,12 @@
 //
 // A cache has one recursive watch at the server. The first view costs about one
 // request for each 256 znodes or 64 kB of data, and one for each 256 znodes
-// that have children, which are listed. A change costs a request, and changes
-// that come together share requests. An idle cache costs nothing but the
+// that have children, which are listed. Changes that come together share
+// requests:
+//
+//   - a change of a znode: 1 request, wakes 1
+//
+// An idle cache costs nothing but the
 // recheck. A reconnect costs what the first view does, after a random pause of
 // up to a third of the session timeout, so that not all clients of a lost
 // server read at once. But data of more than 4 kB are read only if they have

@@ -15,7 +15,10 @@ import (
 // Counter is a number that the clients of an ensemble share. The package
 // comment says what is promised. It is safe for concurrent use, and all values
 // of one client and path add together. The zero Counter fails as one of a
-// closed client.
+// closed client. What it costs:
+//
+//   - read: 2 requests
+//   - added to, within a second of the last addition: 1 request, 1 transaction
 type Counter struct {
 	client *framework.Client
 	path   string

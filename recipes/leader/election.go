@@ -26,14 +26,16 @@ import (
 //
 //	<path>/_c_<uuid>-latch-NNNNNNNNNN    ephemeral, sequential; data: the id
 //
-// Each candidate watches only its predecessor. When that vanishes it lists
-// again, and never creates again while its own znode is there. A term is a
-// [recipes.Lease]: its token tells it from every other term, and it is lost in
-// time if it cannot be proven. The znode of a term stays until the term's work
-// has returned, as long as the session lives.
+// Each candidate watches its own znode and the one or two before it. When the
+// last of those vanishes it leads, and it never creates again while its own
+// znode is there. A term is a [recipes.Lease]: its token tells it from every
+// other term, and it is lost in time if it cannot be proven. The znode of a
+// term stays until the term's work has returned, as long as the session lives.
 //
-// A term costs a create, a list and a delete, and one more watch and one more
-// list each time that the predecessor leaves.
+// What that costs all clients; recipes.Line has more figures:
+//
+//   - a term, alone: 3 requests, 2 transactions
+//   - a turn of ten candidates: 7 requests, 2 transactions, wakes 2
 type Election struct {
 	client *framework.Client
 	line   *recipes.Line

@@ -38,7 +38,11 @@
 //
 // # Costs
 //
-// In each session a Node costs a create and a read. Creates that are due
+//   - announced: 2 requests, 1 transaction, 1 watch
+//   - set: 4 requests, 1 transaction
+//   - closed: 3 requests, 1 transaction
+//
+// In each further session it costs what the first one did. Creates that are due
 // together share transactions, up to 256 each. Reads of 16 or more share
 // requests, with servers since 3.6. A thousand Nodes of a client need about
 // twenty requests after an expiry, of which five are transactions. After a lost
@@ -48,7 +52,6 @@
 //
 // A Node that stands has a watch at the server. In case an event is lost it
 // also reads its znode about once per session timeout. All Nodes of a client
-// together make at most about sixteen such reads per session timeout. Set costs
-// a sync, a read, a write and a read. Close costs a sync, a read and a delete.
-// A takeover costs a sync, a read and a transaction.
+// together make at most about sixteen such reads per session timeout. A
+// takeover costs a sync, a read and a transaction.
 package presence
