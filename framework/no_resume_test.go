@@ -96,6 +96,28 @@ func TestCloseWhereItIsNotAnswered(t *testing.T) {
 	}
 }
 
+// That a server once resumed no session is no fact for life: once one resumes
+// again, a session whose close is lost is closed over another connection.
+func TestAServerThatResumesAgain(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		c, network := keeping(t, ens)
+		for range 2 {
+			network.Imitate(testutil.ClickHouseKeeper)
+			network.Drop()
+			time.Sleep(2 * timeout) // the session is lost, and has expired
+			network.Imitate(0)
+			network.Drop()
+			time.Sleep(timeout)
+		}
+		closes := testutil.NewFault(testutil.Match{Op: testutil.OpCloseSession, Times: 1}, testutil.DropBefore())
+		network.Control(closes.Control)
+		must(t, c.Close())
+		if closes.Count() != 1 || opens(ens) != 0 {
+			t.Errorf("%d closes lost, %d sessions left", closes.Count(), opens(ens))
+		}
+	})
+}
+
 // If the close was not sent the session stays, and Close says so.
 func TestCloseWithoutAConnectionWhereNoneIsResumed(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
