@@ -676,37 +676,45 @@ func TestReadyIsGoneAtOnce(t *testing.T) {
 	}
 }
 
-// A member that dies inside, or before, keeps nobody.
+// A member that dies inside, or before, keeps nobody. The oldest one stays in
+// the barrier until all others have left.
 func TestAMemberDies(t *testing.T) {
-	for _, who := range []string{"that stays", "that leaves first"} {
+	for _, who := range []string{"the oldest", "the others"} {
 		t.Run(who, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				a, b, x := w.ConnectNext(), w.ConnectNext(), w.ConnectNext()
-				first := entering(t.Context(), double(t, a, 3))
+				first := entering(t.Context(), double(t, x, 3))
 				dies := entering(t.Context(), double(t, b, 3))
 				pending(t, first, dies)
 				must(t, b.Close())
 				wantErr(t, bubble.Await(t, "Enter", dies).err, framework.ErrClosed)
 				second := entering(t.Context(), double(t, a, 3))
 				pending(t, first, second)
-				third := enter(t, entering(t.Context(), double(t, x, 3)))
-				inside := []*barrier.Inside{enter(t, first), enter(t, second)}
-				stays := w.Children(path)[0]
-				if stat, _ := w.Stat(path + "/" + stays); (stat.EphemeralOwner == w.SessionID(x)) != (who == "that stays") {
-					// a dies: two of three
-					left := leaving(t.Context(), third)
-					pending(t, left)
-					w.Expire(a)
-					leave(t, left)
-					for _, in := range inside {
-						wantErr(t, in.Leave(t.Context()), barrier.ErrGone, framework.ErrSessionLost)
+				third := entering(t.Context(), double(t, a, 3))
+				oldest := enter(t, first)
+				others := []*barrier.Inside{enter(t, second), enter(t, third)}
+				members := func(want int) {
+					t.Helper()
+					if names := w.Children(path); len(names) != want+1 { // and ready
+						t.Errorf("%v, want %d members", names, want)
 					}
-				} else {
-					one, two := leaving(t.Context(), inside[0]), leaving(t.Context(), inside[1])
+				}
+				if who == "the oldest" {
+					one, two := leaving(t.Context(), others[0]), leaving(t.Context(), others[1])
 					pending(t, one, two)
+					members(1)
 					w.Expire(x)
 					leave(t, one, two)
-					wantErr(t, third.Leave(t.Context()), barrier.ErrGone, framework.ErrSessionLost)
+					wantErr(t, oldest.Leave(t.Context()), barrier.ErrGone, framework.ErrSessionLost)
+				} else {
+					left := leaving(t.Context(), oldest)
+					pending(t, left)
+					members(3)
+					w.Expire(a)
+					leave(t, left)
+					for _, in := range others {
+						wantErr(t, in.Leave(t.Context()), barrier.ErrGone, framework.ErrSessionLost)
+					}
 				}
 				nothingLeft(t, w)
 			})
