@@ -115,7 +115,7 @@ func idleCore(servers string, opts []Option) (*core, error) {
 
 func newCore(cfg config, addrs []string, chroot prefix) *core {
 	logger, lines := queuedLogger(cfg.log)
-	cfg.log = logger
+	cfg.log, cfg.retry = logger, guarded(cfg.retry, logger)
 	c := &core{
 		cfg:        cfg,
 		number:     clientsMade.Add(1),

@@ -8,7 +8,8 @@ import (
 
 // Create creates a znode and returns its path, which ends in the sequence
 // number if the znode is sequential. flags are those of the wire client:
-// zk.FlagPersistent, zk.FlagEphemeral, zk.FlagSequence, zk.FlagContainer.
+// zk.FlagPersistent, zk.FlagEphemeral, zk.FlagSequence, zk.FlagContainer. The
+// path of a sequential znode may end in a slash: its name is then the number.
 // Without acl the znode has the client's ACL. On an ensemble without containers
 // a container becomes a persistent znode.
 //

@@ -107,14 +107,17 @@ func (w scope) fixOps(ops []any) ([]any, error) {
 		if path == nil {
 			return nil, fmt.Errorf("operation %d: a multi cannot have the %T %[2]v", i, op)
 		}
-		if create, ok := copied.(*zk.CreateRequest); ok && len(create.Acl) == 0 {
-			create.Acl = w.core.cfg.acl
+		flags := int32(zk.FlagPersistent)
+		if create, ok := copied.(*zk.CreateRequest); ok {
+			if flags = create.Flags; len(create.Acl) == 0 {
+				create.Acl = w.core.cfg.acl
+			}
 		}
 		full[i] = copied
-		if err := ValidatePath(*path); err != nil {
+		var err error
+		if *path, err = w.root.fixNew(*path, flags); err != nil {
 			return nil, fmt.Errorf("operation %d: %w", i, err)
 		}
-		*path = w.root.fix(*path)
 		size += operationSize(copied)
 	}
 	return full, w.core.cfg.fits(size)

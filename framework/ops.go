@@ -34,7 +34,7 @@ func request[T any](ctx context.Context, w scope, op, path string, size int, aga
 	settle func(*attempt, T, error) (T, error),
 ) (T, error) {
 	var value T
-	full, err := w.fit(op, path, size)
+	full, err := w.fit(op, path, zk.FlagPersistent, size)
 	if err != nil {
 		return value, err
 	}
@@ -54,10 +54,10 @@ func request[T any](ctx context.Context, w scope, op, path string, size int, aga
 }
 
 // fit returns the full path of a request, or an error if it has none or is too
-// large. size is that of its body without the path.
-func (w scope) fit(op, path string, size int) (full string, err error) {
-	if err = ValidatePath(path); err == nil {
-		full = w.root.fix(path)
+// large. flags are those of a create. size is that of its body without the
+// path.
+func (w scope) fit(op, path string, flags int32, size int) (full string, err error) {
+	if full, err = w.root.fixNew(path, flags); err == nil {
 		err = w.core.cfg.fits(textSize(full) + size)
 	}
 	if err != nil {
@@ -177,7 +177,7 @@ func (w scope) getACL(ctx context.Context, path string) ([]zk.ACL, *zk.Stat, err
 // makePath creates path and every missing znode above it. It begins at the
 // lower end, so that it needs no permission for ancestors that exist.
 func (w scope) makePath(ctx context.Context, path string, create znodeCreator) error {
-	full, err := w.fit(opNameCreate, path, createSize(nil, w.core.cfg.acl))
+	full, err := w.fit(opNameCreate, path, zk.FlagPersistent, createSize(nil, w.core.cfg.acl))
 	if err != nil {
 		return err
 	}

@@ -202,8 +202,8 @@ func WithSessionTimeout(d time.Duration) Option {
 
 // WithRetry sets the policy by which an operation, or a step of a recipe, is
 // retried after a loss of the connection, or while no server answers. Each
-// operation has one budget, however many requests it makes. Default
-// retry.Exponential(50ms, 2s, 20).
+// operation has one budget, however many requests it makes. A policy that
+// panics counts as used up. Default retry.Exponential(50ms, 2s, 20).
 func WithRetry(p retry.Policy) Option { return func(c *config) { c.retry = p } }
 
 // WithLogger sets the logger. It may block: the client passes lines to it on

@@ -161,6 +161,19 @@ func (p prefix) fix(path string) string {
 	return string(p) + path
 }
 
+// fixNew is ValidatePath and fix for a create with flags. To the path of a
+// sequential znode the servers append a number before they check it: it may end
+// in a slash.
+func (p prefix) fixNew(path string, flags int32) (string, error) {
+	if !isSequential(flags) {
+		return p.fix(path), ValidatePath(path)
+	}
+	if why := pathFault(path + "0"); why != "" {
+		return "", fmt.Errorf("path %q: %s", path, why)
+	}
+	return string(p) + path, nil
+}
+
 func (p prefix) unfix(path string) string {
 	rest, ok := strings.CutPrefix(path, string(p))
 	switch {

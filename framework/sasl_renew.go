@@ -17,8 +17,9 @@ type SASLRenewer interface {
 	// Renew is called at New, and again at the time that it returns, but not
 	// within a second. After an error, which is logged, the pauses grow up to a
 	// minute. The calls are made one after the other, on a goroutine of their
-	// own. Close ends ctx, and does not wait for the call.
-	Renew(ctx context.Context) (next time.Time, err error)
+	// own. Close ends ctx, and does not wait for the call. servers are those that
+	// Begin may be called for, as far as the latest lookups of their names say.
+	Renew(ctx context.Context, servers []SASLServer) (next time.Time, err error)
 }
 
 // renewSASL calls the mechanism's Renew until the client is closed.
@@ -30,7 +31,7 @@ func (c *core) renewSASL(r SASLRenewer) {
 	for {
 		var next time.Time
 		renewed := supplied.Go(c.cfg.log, func() (err error) {
-			next, err = r.Renew(ctx)
+			next, err = r.Renew(ctx, c.servers.present())
 			return err
 		})
 		var pause time.Duration

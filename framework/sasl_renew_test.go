@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,18 +22,19 @@ import (
 // renewing is a mechanism that notes when Renew is called.
 type renewing struct {
 	framework.SASL
-	renew func(ctx context.Context) (time.Time, error)
-	mu    sync.Mutex // guards calls
-	calls []time.Time
+	renew   func(ctx context.Context) (time.Time, error)
+	mu      sync.Mutex // guards what follows
+	calls   []time.Time
+	servers []framework.SASLServer // of the latest call
 }
 
 func newRenewing(renew func(ctx context.Context) (time.Time, error)) *renewing {
 	return &renewing{SASL: digestmd5.New("app", "secret"), renew: renew}
 }
 
-func (r *renewing) Renew(ctx context.Context) (time.Time, error) {
+func (r *renewing) Renew(ctx context.Context, servers []framework.SASLServer) (time.Time, error) {
 	r.mu.Lock()
-	r.calls = append(r.calls, time.Now())
+	r.calls, r.servers = append(r.calls, time.Now()), servers
 	r.mu.Unlock()
 	return r.renew(ctx)
 }
@@ -77,6 +79,36 @@ func TestRenew(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Renew is told the servers that the client may connect to: those of the latest
+// lookups.
+func TestRenewIsToldTheServers(t *testing.T) {
+	requiring(t, func(t *testing.T, ens *testutil.Embedded) {
+		m := newRenewing(func(context.Context) (time.Time, error) { return time.Now(), nil })
+		n := startNamed(t, ens, threeNames, framework.WithSASL(m))
+		told := func(want ...string) {
+			t.Helper()
+			time.Sleep(2 * time.Second)
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			var got []string
+			for _, s := range m.servers {
+				got = append(got, s.Name+" "+s.Address)
+			}
+			if slices.Sort(got); !slices.Equal(got, want) {
+				t.Errorf("told %q, want %q", got, want)
+			}
+		}
+		n.connected(t, timeout)
+		told("zk0.example.:2181 10.0.0.1:2181", "zk1.example.:2181 10.0.0.2:2181", "zk2.example.:2181 10.0.0.3:2181")
+		n.names.Is("zk0.example.", "10.0.0.1", "10.0.0.2")
+		n.names.Is("zk2.example.", "10.0.0.2")
+		n.network.Drop()
+		time.Sleep(time.Second)
+		n.connected(t, timeout)
+		told("zk0.example.:2181 10.0.0.1:2181", "zk0.example.:2181 10.0.0.2:2181", "zk1.example.:2181 10.0.0.2:2181", "zk2.example.:2181 10.0.0.2:2181")
+	})
 }
 
 // Errors, panics and calls that end their goroutine are logged. The pauses

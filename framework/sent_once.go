@@ -138,7 +138,7 @@ func (w scope) setACL(ctx context.Context, path string, acl []zk.ACL, version in
 // createOnce creates a znode by calling send at most once. size is that of the
 // request without the path.
 func (w scope) createOnce(ctx context.Context, path string, data []byte, flags int32, size int, send func(conn *zk.Conn, full string) (string, error)) (string, error) {
-	full, err := w.fit(opNameCreate, path, size)
+	full, err := w.fit(opNameCreate, path, flags, size)
 	if err != nil {
 		return "", err
 	}

@@ -148,6 +148,19 @@ func leastRecent(addresses []string, calls map[string]int) string {
 // isOneFamily reports whether both addresses are of IPv4, or both of IPv6.
 func isOneFamily(a, b string) bool { return (a[0] == '[') == (b[0] == '[') }
 
+// present returns the servers of the list, as far as they are known. It looks
+// nothing up.
+func (r *serverList) present() (all []SASLServer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range r.names {
+		for _, address := range r.knownLocked(name).addresses {
+			all = append(all, SASLServer{Name: name, Address: address})
+		}
+	}
+	return all
+}
+
 // all returns the servers of all names that have an address, in random order.
 func (r *serverList) all(ctx context.Context, limit time.Duration) (found []server) {
 	r.mu.Lock()

@@ -55,16 +55,19 @@ func TestLostLeaseWhoseSessionSurvives(t *testing.T) {
 
 func TestMaxHoldCountsFromTheOutermostLease(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
-		m := mutexOf(t, w.Connect("a"), recipes.WithMaxHold(time.Minute))
-		outer := bubble.Acquire(t, t.Context(), m)
-		time.Sleep(40 * time.Second)
-		inner := bubble.Acquire(t, outer.Context(), m)
-		bubble.Release(t, outer)
-		start := time.Now()
-		if got := bubble.Lost(t, inner).Sub(start); got != 20*time.Second {
-			t.Errorf("lost after %v more", got)
+		c := w.Connect("a")
+		m := mutexOf(t, c, recipes.WithMaxHold(time.Minute))
+		for _, own := range []time.Duration{time.Minute, 10 * time.Second, 0} { // of the inner one: it does not count
+			outer := bubble.Acquire(t, t.Context(), m)
+			time.Sleep(40 * time.Second)
+			inner := bubble.Acquire(t, outer.Context(), mutexOf(t, c, recipes.WithMaxHold(own)))
+			bubble.Release(t, outer)
+			start := time.Now()
+			if got := bubble.Lost(t, inner).Sub(start); got != 20*time.Second {
+				t.Errorf("lost after %v more", got)
+			}
+			bubble.WantErr(t, inner.Release(t.Context()), recipes.ErrMaxHold)
 		}
-		bubble.WantErr(t, inner.Release(t.Context()), recipes.ErrMaxHold)
 		// A lease that was released in time leaves no timer that could end the
 		// next one.
 		l := bubble.Acquire(t, t.Context(), m)

@@ -51,7 +51,7 @@ type pendingRequest struct {
 	operations int // of a multi
 }
 
-// maxAnswer is the size of the maxAnswer answer that is relayed. Servers limit
+// maxAnswer is the size of the largest answer that is relayed. Servers limit
 // the size of requests, not of answers.
 const maxAnswer = 64 << 20
 

@@ -46,7 +46,7 @@ func (b builder[T]) Build(target resolver.Target, conn resolver.ClientConn, opts
 	if err != nil {
 		return nil, err
 	}
-	secure := opts.DialCreds != nil && opts.DialCreds.Info().SecurityProtocol != "insecure"
+	secure := isSecure(opts)
 	var last []resolver.Address
 	told := false
 	stop := service.Listen(func(all []discovery.Instance[T], _ discovery.Status) {
@@ -58,6 +58,19 @@ func (b builder[T]) Build(target resolver.Target, conn resolver.ClientConn, opts
 		_ = conn.UpdateState(resolver.State{Addresses: now}) // gRPC shows its error to the callers
 	})
 	return stopper(stop), nil
+}
+
+// isSecure reports whether connections have transport security.
+func isSecure(opts resolver.BuildOptions) bool {
+	creds := opts.DialCreds
+	if creds == nil && opts.CredsBundle != nil {
+		creds = opts.CredsBundle.TransportCredentials()
+	}
+	if creds == nil {
+		return false
+	}
+	protocol := creds.Info().SecurityProtocol
+	return protocol != "insecure" && protocol != "local"
 }
 
 // addresses returns those of the instances that can be called.

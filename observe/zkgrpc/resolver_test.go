@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/credentials/local"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/peer"
@@ -166,6 +167,15 @@ func (c conn) UpdateState(s resolver.State) error { c.states <- s; return nil }
 
 func (conn) ParseServiceConfig(string) *serviceconfig.ParseResult { return nil }
 
+// bundle is a credentials.Bundle with nothing for each call.
+type bundle struct {
+	creds credentials.TransportCredentials
+}
+
+func (b bundle) TransportCredentials() credentials.TransportCredentials { return b.creds }
+func (bundle) PerRPCCredentials() credentials.PerRPCCredentials         { return nil }
+func (b bundle) NewWithMode(string) (credentials.Bundle, error)         { return b, nil }
+
 // The port is that of the connection's security.
 func TestPorts(t *testing.T) {
 	ens := testutil.Start(t)
@@ -191,18 +201,24 @@ func TestPorts(t *testing.T) {
 	if _, err := s.Fresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	const plain, secure = "10.0.0.1:1 10.0.0.2:1 10.0.0.3:2 [::1]:1", "10.0.0.1:2 10.0.0.2:1 10.0.0.3:2 [::1]:1"
+	security := credentials.NewTLS(&tls.Config{})
 	for _, test := range []struct {
-		creds credentials.TransportCredentials
-		want  string
+		opts resolver.BuildOptions
+		want string
 	}{
-		{nil, "10.0.0.1:1 10.0.0.2:1 10.0.0.3:2 [::1]:1"},
-		{insecure.NewCredentials(), "10.0.0.1:1 10.0.0.2:1 10.0.0.3:2 [::1]:1"},
-		{credentials.NewTLS(&tls.Config{}), "10.0.0.1:2 10.0.0.2:1 10.0.0.3:2 [::1]:1"},
+		{resolver.BuildOptions{}, plain},
+		{resolver.BuildOptions{DialCreds: insecure.NewCredentials()}, plain},
+		{resolver.BuildOptions{DialCreds: local.NewCredentials()}, plain},
+		{resolver.BuildOptions{DialCreds: security}, secure},
+		{resolver.BuildOptions{CredsBundle: insecure.NewBundle()}, plain},
+		{resolver.BuildOptions{CredsBundle: bundle{creds: security}}, secure},
+		{resolver.BuildOptions{CredsBundle: bundle{}}, plain},
 	} {
 		c := conn{states: make(chan resolver.State, 10)}
 		target := resolver.Target{}
 		target.URL.Path = "/billing"
-		r, err := NewResolver(d).Build(target, c, resolver.BuildOptions{DialCreds: test.creds})
+		r, err := NewResolver(d).Build(target, c, test.opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +227,7 @@ func TestPorts(t *testing.T) {
 			got = append(got, a.Addr)
 		}
 		if strings.Join(got, " ") != test.want {
-			t.Errorf("%v, want %s", got, test.want)
+			t.Errorf("%+v: %v, want %s", test.opts, got, test.want)
 		}
 		r.ResolveNow(resolver.ResolveNowOptions{})
 		r.Close()

@@ -32,7 +32,7 @@
 //
 // An instance is the znode <path>/<name>/<ID>, whose data are those of
 // Curator's JsonInstanceSerializer, byte for byte except for the escapes of
-// rare characters:
+// rare characters and the exponents of floats:
 //
 //	{"name":"billing","id":"10.0.0.7:8080","address":"10.0.0.7","port":8080,"sslPort":null,
 //	"payload":{"@class":"com.acme.Details",…},"registrationTimeUTC":1700000000000,

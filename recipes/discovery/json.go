@@ -15,7 +15,13 @@ type Codec[T any] struct{ class string }
 // encoding/json writes and reads as a T. class is their Java class, which
 // stands in the JSON, as "@class" of an object. Without a class, Java readers
 // see an object as a Map. Text, numbers that are Integer or Double, booleans
-// and null need none.
+// and null need none; other numbers, such as Long, do.
+//
+// The floats of T are written with a fraction or an exponent, since to Java a 1
+// may be an Integer. Those in an any, in a json.Number or from a MarshalJSON
+// are written as they are, unless they are the payload and class is Double or
+// Float. A payload that is not of the class that its JSON shows is an error:
+// Curator would fail for all instances of the service.
 //
 // A payload of another class stays as it is: see Instance.Raw.
 //
@@ -23,10 +29,6 @@ type Codec[T any] struct{ class string }
 // a payload's UnmarshalJSON blocks, all who ask for the instances of its
 // service wait until their ctx ends, and its listeners are not called.
 func JSON[T any](class string) Codec[T] {
-	switch class {
-	case "java.lang.String", "java.lang.Integer", "java.lang.Double", "java.lang.Boolean": // JSON shows them
-		class = ""
-	}
 	return Codec[T]{class: class}
 }
 
@@ -91,68 +93,34 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
 }
 
-func (c Codec[T]) encodePayload(i Instance[T]) (json.RawMessage, error) {
-	if i.Raw != nil {
-		return marshal(i.Raw)
-	}
-	payload, err := marshal(i.Payload)
-	if err != nil || string(payload) == "null" {
-		return payload, err
-	}
-	class, err := marshal(c.class)
-	switch {
-	case err != nil:
-		return nil, err
-	case c.class == "" && payload[0] == '[':
-		return nil, errors.New("a list: Java readers need a class, such as java.util.ArrayList")
-	case c.class == "":
-		return payload, nil
-	case string(payload) == "{}":
-		return fmt.Appendf(nil, `{"@class":%s}`, class), nil
-	case payload[0] == '{':
-		return fmt.Appendf(nil, `{"@class":%s,%s`, class, payload[1:]), nil
-	}
-	return fmt.Appendf(nil, "[%s,%s]", class, payload), nil
-}
-
-// Decode reads the data of the znode of an instance. With Encode and
-// framework.Client.Update, an operator's tool disables one from outside, for
-// instance. JSON[json.RawMessage] leaves every payload as it is.
+// Decode reads the data of the znode of an instance. It reads whatever Curator
+// reads, such as a port "8080" or 8080.0, except that an instance without a
+// name or an ID is an error. With Encode and framework.Client.Update, an
+// operator's tool disables one from outside, for instance.
+// JSON[json.RawMessage] leaves every payload as it is.
 func (c Codec[T]) Decode(text []byte) (i Instance[T], err error) {
 	if len(text) == 0 {
 		return i, errors.New("no data")
 	}
-	var fields map[string]json.RawMessage // as in Java, the keys' case counts
-	if err = json.Unmarshal(text, &fields); err != nil {
-		return i, err
-	}
+	var payload json.RawMessage
 	var registered int64
-	var spec *uriSpec
 	enabled := true
-	for _, field := range []struct {
-		key  string
-		into any
-	}{
-		{"name", &i.Name},
-		{"id", &i.ID},
-		{"address", &i.Address},
-		{"port", &i.Port},
-		{"sslPort", &i.SSLPort},
-		{"registrationTimeUTC", &registered},
-		{"serviceType", &i.Type},
-		{"uriSpec", &spec},
-		{"enabled", &enabled},
-	} {
-		if value, ok := fields[field.key]; ok {
-			if bad := json.Unmarshal(value, field.into); bad != nil {
-				err = errors.Join(err, fmt.Errorf("%s: %w", field.key, bad))
-			}
-		}
+	err = readFields(bytes.TrimPrefix(text, []byte("\ufeff")),
+		field{"name", (*javaString)(&i.Name)},
+		field{"id", (*javaString)(&i.ID)},
+		field{"address", (*javaString)(&i.Address)},
+		field{"port", (*javaInt)(&i.Port)},
+		field{"sslPort", (*javaInt)(&i.SSLPort)},
+		field{"payload", &payload},
+		field{"registrationTimeUTC", (*javaLong)(&registered)},
+		field{"serviceType", (*javaType)(&i.Type)},
+		field{"uriSpec", &javaURI{&i.URISpec}},
+		field{"enabled", (*javaBoolean)(&enabled)},
+	)
+	if err == nil && (i.Name == "" || i.ID == "") {
+		err = errors.New("no name, or no ID")
 	}
-	if i.Name == "" || i.ID == "" {
-		err = errors.Join(err, errors.New("no name, or no ID"))
-	}
-	if payload, ok := fields["payload"]; ok {
+	if payload != nil {
 		if bad := c.decodePayload(payload, &i); bad != nil {
 			err = errors.Join(err, fmt.Errorf("payload: %w", bad))
 		}
@@ -160,58 +128,9 @@ func (c Codec[T]) Decode(text []byte) (i Instance[T], err error) {
 	if registered != 0 {
 		i.Registered = time.UnixMilli(registered)
 	}
-	if spec != nil {
-		i.URISpec = append(URISpec{}, spec.Parts...)
-	}
 	if i.Type == "" {
 		i.Type = Dynamic
 	}
 	i.Disabled = !enabled
 	return i, err
-}
-
-func (c Codec[T]) decodePayload(text json.RawMessage, i *Instance[T]) error {
-	if string(text) == "null" {
-		return nil
-	}
-	class, value, err := classOf(text)
-	if err != nil {
-		return err
-	}
-	if class != c.class {
-		i.Raw = text
-		return nil
-	}
-	return json.Unmarshal(value, &i.Payload)
-}
-
-// classOf returns the class of a payload, and the payload without it.
-func classOf(text json.RawMessage) (class string, value json.RawMessage, err error) {
-	switch text[0] {
-	case '{':
-		var fields map[string]json.RawMessage
-		if err = json.Unmarshal(text, &fields); err != nil {
-			return "", nil, err
-		}
-		named, ok := fields["@class"]
-		if !ok {
-			return "", text, nil
-		}
-		if err = json.Unmarshal(named, &class); err != nil {
-			return "", nil, err
-		}
-		delete(fields, "@class")
-		value, err = marshal(fields)
-		return class, value, err
-	case '[':
-		var pair []json.RawMessage
-		if err = json.Unmarshal(text, &pair); err != nil {
-			return "", nil, err
-		}
-		if len(pair) != 2 {
-			return "", nil, errors.New("a list that does not begin with a class")
-		}
-		return class, pair[1], json.Unmarshal(pair[0], &class)
-	}
-	return "", text, nil
 }

@@ -2,7 +2,10 @@ package discovery
 
 import (
 	"encoding/json"
+	"fmt"
+	"math"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +14,33 @@ import (
 type details struct {
 	A string `json:"a"`
 	B int    `json:"b"`
+}
+
+// nested has floats in every place.
+type nested struct {
+	Z     float64            `json:"z"`
+	Y     int                `json:"y"`
+	List  []float64          `json:"list"`
+	Map   map[string]float32 `json:"map"`
+	Inner *nested
+	Any   any `json:"any"`
+	Own   own `json:"own"`
+	embedded
+}
+
+type embedded struct {
+	W float64 `json:"w"`
+}
+
+// own is a float that is written in its own way.
+type own float64
+
+func (o own) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, `"%v"`, float64(o)), nil }
+
+func (o *own) UnmarshalJSON(text []byte) error {
+	f, err := strconv.ParseFloat(strings.Trim(string(text), `"`), 64)
+	*o = own(f)
+	return err
 }
 
 // What Curator 5.4 has written and read, from its own output.
@@ -64,6 +94,23 @@ func TestBytesAsCuratorWrites(t *testing.T) {
 	check(same, "list", JSON[any]("java.util.ArrayList"), with([]any{"a", 1.0}), head+`["java.util.ArrayList",["a",1]]`+end+"}")
 	check(same, "empty map", JSON[any]("java.util.TreeMap"), with(map[string]any{}), head+`{"@class":"java.util.TreeMap"}`+end+"}")
 	check(same, "map without a class", JSON[any](""), with(map[string]any{"k": "v"}), head+`{"k":"v"}`+end+"}")
+	whole, float := 1.0, JSON[float64]("java.lang.Double")
+	number := func(f float64) Instance[float64] {
+		return Instance[float64]{Name: "b", ID: "i", Address: "h", Registered: at, Type: Dynamic, Payload: f}
+	}
+	for f, text := range map[float64]string{1: "1.0", -0.5: "-0.5", 0: "0.0", 1e300: "1e+300", math.Inf(1): `["java.lang.Double","Infinity"]`, math.Inf(-1): `["java.lang.Double","-Infinity"]`} {
+		check(same, "Double", float, number(f), head+text+end+"}")
+	}
+	check(same, "Double without a class", JSON[float64](""), number(whole), head+"1.0"+end+"}")
+	check(same, "Float", JSON[float64]("java.lang.Float"), number(whole), head+`["java.lang.Float",1.0]`+end+"}")
+	check(same, "infinite Float", JSON[float64]("java.lang.Float"), number(math.Inf(1)), head+`["java.lang.Float","Infinity"]`+end+"}")
+	check(same, "Double in an any", JSON[any]("java.lang.Double"), with(1.0), head+"1.0"+end+"}")
+	check(same, "pointer to a Double", JSON[*float64](""), Instance[*float64]{Name: "b", ID: "i", Address: "h", Registered: at, Type: Dynamic, Payload: &whole}, head+"1.0"+end+"}")
+	check(same, "nested", JSON[nested]("com.acme.Nested"),
+		Instance[nested]{Name: "b", ID: "i", Address: "h", Registered: at, Type: Dynamic, Payload: nested{
+			Z: 1, Y: 2, List: []float64{1, 1.5}, Map: map[string]float32{"k": 3}, Inner: &nested{Z: 4}, Any: 5.0, Own: own(6), embedded: embedded{W: 7},
+		}},
+		head+`{"@class":"com.acme.Nested","z":1.0,"y":2,"list":[1.0,1.5],"map":{"k":3.0},"Inner":{"z":4.0,"y":0,"list":null,"map":null,"Inner":null,"any":null,"own":"0","w":0.0},"any":5,"own":"6","w":7.0}`+end+"}")
 	raw := i()
 	raw.Raw = json.RawMessage(`{"@class":"com.acme.Other","z":1,"a":["x"]}`)
 	check(same, "another class", JSON[any]("com.acme.Details"), raw, head+string(raw.Raw)+end+"}")
@@ -89,6 +136,18 @@ func TestReadAsCuratorReads(t *testing.T) {
 		`{"name":"b","id":"i","uriSpec":{"parts":[{"value":"a","variable":true,"x":1}]}}`:              {Name: "b", ID: "i", Type: Dynamic, URISpec: URISpec{{"a", true}}},
 		`{"name":"b","id":"i","payload":{"b":3}}`:                                                      {Name: "b", ID: "i", Type: Dynamic, Raw: json.RawMessage(`{"b":3}`)},
 		`{"name":"b","id":"i","registrationTimeUTC":1700000000000,"uriSpec":{"parts":[]},"sslPort":2}`: {Name: "b", ID: "i", Type: Dynamic, SSLPort: 2, Registered: time.UnixMilli(1700000000000), URISpec: URISpec{}},
+		`{"name":"b","id":"i","port":" 8080 ","sslPort":8443.9,"enabled":"False"}`:                     {Name: "b", ID: "i", Type: Dynamic, Port: 8080, SSLPort: 8443, Disabled: true},
+		`{"name":"b","id":"i","port":"","sslPort":"null","enabled":null}`:                              {Name: "b", ID: "i", Type: Dynamic, Disabled: true},
+		`{"name":"b","id":"i","port":null,"enabled":0}`:                                                {Name: "b", ID: "i", Type: Dynamic, Disabled: true},
+		`{"name":"b","id":"i","registrationTimeUTC":"1700000000000","enabled":-7}`:                     {Name: "b", ID: "i", Type: Dynamic, Registered: time.UnixMilli(1700000000000)},
+		`{"name":"b","id":"i","registrationTimeUTC":1700000000000.7,"enabled":" TRUE "}`:               {Name: "b", ID: "i", Type: Dynamic, Registered: time.UnixMilli(1700000000000)},
+		`{"name":"b","id":"i","registrationTimeUTC":1.7e12,"serviceType":1}`:                           {Name: "b", ID: "i", Type: Static, Registered: time.UnixMilli(1700000000000)},
+		`{"name":true,"id":6.50,"address":1e5,"serviceType":" 3 "}`:                                    {Name: "true", ID: "6.50", Address: "1e5", Type: DynamicSequential},
+		`{"name":"b","id":"i","uriSpec":"a{port}"}`:                                                    {Name: "b", ID: "i", Type: Dynamic, URISpec: URISpec{{"a", false}, {"port", true}}},
+		`{"name":"b","id":"i","uriSpec":{"parts":[{"value":5,"variable":"true"},{"Value":"x"}]}}`:      {Name: "b", ID: "i", Type: Dynamic, URISpec: URISpec{{"5", true}, {"", false}}},
+		`{"name":"b","id":"i","payload":["com.acme.Details",{"b":3}]}`:                                 {Name: "b", ID: "i", Type: Dynamic, Payload: details{B: 3}},
+		`{"name":"b","id":"i","payload":["com.acme.Details"]}`:                                         {Name: "b", ID: "i", Type: Dynamic},
+		"\ufeff" + ` {"name":"b","id":"i"} x`:                                                          {Name: "b", ID: "i", Type: Dynamic},
 	} {
 		got, err := c.Decode([]byte(text))
 		if err != nil || !reflect.DeepEqual(got, want) {
@@ -97,10 +156,20 @@ func TestReadAsCuratorReads(t *testing.T) {
 	}
 	for text, why := range map[string]string{
 		"": "no data", "null": "no name", "{": "unexpected end", `"x"`: "cannot unmarshal", `{"id":"i"}`: "no name", `{"name":"b"}`: "no ID",
-		`{"name":"b","id":"i"} x`:                                               "invalid character",
+		`{"name":"b","id":"i","port":"8080.0"}`:                                 "port:",
+		`{"name":"b","id":"i","port":3000000000}`:                               "port:",
+		`{"name":"b","id":"i","port":1e400}`:                                    "port:",
+		`{"name":"b","id":"i","port":true}`:                                     "port:",
+		`{"name":"b","id":"i","enabled":"tRUE"}`:                                "enabled:",
+		`{"name":"b","id":"i","enabled":1.0}`:                                   "enabled:",
+		`{"name":"b","id":"i","address":[]}`:                                    "address:",
+		`{"name":"b","id":"i","serviceType":4}`:                                 "serviceType:",
+		`{"name":"b","id":"i","serviceType":true}`:                              "serviceType:",
+		`{"name":"b","id":"i","uriSpec":"a{b"}`:                                 "uriSpec:",
+		`{"name":"b","id":"i","uriSpec":{"parts":[{"value":[]}]}}`:              "value:",
 		`{"name":"b","id":"i","port":"many"}`:                                   "port:",
 		`{"name":"b","id":"i","payload":[1,2]}`:                                 "payload:",
-		`{"name":"b","id":"i","payload":["a"]}`:                                 "payload: a list",
+		`{"name":"b","id":"i","payload":["a",1,2]}`:                             "payload: a list",
 		`{"name":"b","id":"i","payload":{"@class":5}}`:                          "payload:",
 		"\xac\xed\x00\x05":                                                      "invalid character",
 		`{"name":"b","id":"i","uriSpec":{"parts":"x"}}`:                         "uriSpec:",
@@ -115,9 +184,41 @@ func TestReadAsCuratorReads(t *testing.T) {
 
 // A payload that Java could not read is not written.
 func TestPayloadsThatCannotBeWritten(t *testing.T) {
-	for _, payload := range []any{[]int{1}, make(chan int)} {
-		if _, err := JSON[any]("").Encode(Instance[any]{Name: "b", ID: "i", Payload: payload}); err == nil || !strings.Contains(err.Error(), "payload:") {
-			t.Errorf("%v: %v", payload, err)
+	for _, tt := range []struct {
+		class   string
+		payload any
+	}{
+		{"", []int{1}},
+		{"", make(chan int)},
+		{"java.lang.Integer", 1.5},
+		{"java.lang.Integer", 1 << 31},
+		{"java.lang.Integer", math.Inf(1)},
+		{"java.lang.Integer", "1"},
+		{"java.lang.String", 1},
+		{"java.lang.Boolean", "true"},
+		{"java.lang.Double", true},
+		{"java.lang.Double", []float64{1}},
+		{"com.acme.Details", math.NaN()},
+	} {
+		if text, err := JSON[any](tt.class).Encode(Instance[any]{Name: "b", ID: "i", Payload: tt.payload}); err == nil || !strings.Contains(err.Error(), "payload:") {
+			t.Errorf("%s %v: %s, %v", tt.class, tt.payload, text, err)
+		}
+	}
+}
+
+// A payload that is not a number compares unequal.
+func TestNaN(t *testing.T) {
+	for class, want := range map[string]string{
+		"": `["java.lang.Double","NaN"]`, "java.lang.Double": `["java.lang.Double","NaN"]`, "java.lang.Float": `["java.lang.Float","NaN"]`,
+	} {
+		c := JSON[float32](class)
+		text, err := c.Encode(Instance[float32]{Name: "b", ID: "i", Payload: float32(math.NaN())})
+		if err != nil || !strings.Contains(string(text), `"payload":`+want+",") {
+			t.Errorf("%q: %s, %v", class, text, err)
+		}
+		back, err := c.Decode(text)
+		if err != nil || (class != "" && !math.IsNaN(float64(back.Payload))) || (class == "") != (back.Raw != nil) {
+			t.Errorf("%q: %+v, %v", class, back, err)
 		}
 	}
 }

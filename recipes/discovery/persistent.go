@@ -28,8 +28,9 @@ type persistent struct {
 	since time.Time
 }
 
-// createPersistent creates the znode of an instance, or finds an equal one.
-func (d *Discovery[T]) createPersistent(ctx context.Context, path string, instance Instance[T], data []byte, opts []presence.Option) (*persistent, error) {
+// createPersistent creates the znode of an instance, or finds an equal one, and
+// then sets the instance's time to that of the znode.
+func (d *Discovery[T]) createPersistent(ctx context.Context, path string, instance *Instance[T], data []byte, opts []presence.Option) (*persistent, error) {
 	var acl []zk.ACL
 	var label string
 	for _, opt := range opts {
@@ -58,7 +59,7 @@ func (d *Discovery[T]) createPersistent(ctx context.Context, path string, instan
 	if made || errors.Is(err, zk.ErrNodeExists) && !framework.MaybeApplied(err) {
 		var there []byte
 		there, stat, err = d.client.Get(ctx, path)
-		if err == nil && (stat.EphemeralOwner != 0 || !d.isEqual(there, instance)) {
+		if err == nil && (stat.EphemeralOwner != 0 || !d.adopt(there, instance)) {
 			err = fmt.Errorf("%w: another instance has the ID: delete its znode first, %s", zk.ErrNodeExists, path)
 		}
 	}
@@ -75,15 +76,24 @@ func (d *Discovery[T]) createPersistent(ctx context.Context, path string, instan
 // child is made.
 const mostMissing = 8
 
-// isEqual reports whether data are those of the instance, but for the time.
-func (d *Discovery[T]) isEqual(data []byte, instance Instance[T]) bool {
+// adopt reports whether data are those of the instance, but for the time, which
+// it sets. Java may write them in another way.
+func (d *Discovery[T]) adopt(data []byte, instance *Instance[T]) bool {
 	there, err := d.codec.Decode(data)
 	if err != nil {
 		return false
 	}
-	instance.Registered = there.Registered
-	want, err := d.codec.Encode(instance)
-	return err == nil && string(want) == string(data)
+	ours := *instance
+	ours.Registered = there.Registered
+	want, err := d.codec.Encode(ours)
+	if err != nil {
+		return false
+	}
+	if found, err := d.codec.Encode(there); err != nil || string(want) != string(found) {
+		return false
+	}
+	*instance = ours
+	return true
 }
 
 // set writes data. A write whose answer was lost is made again, which does no

@@ -51,6 +51,7 @@ func (d *Discovery[T]) Register(ctx context.Context, instance Instance[T], opts 
 	if instance.Registered.IsZero() {
 		instance.Registered = time.Now()
 	}
+	instance.Registered = time.UnixMilli(instance.Registered.UnixMilli()) // as it is read back
 	if err := instance.validate(); err != nil {
 		return fail(err)
 	}
@@ -64,7 +65,7 @@ func (d *Discovery[T]) Register(ctx context.Context, instance Instance[T], opts 
 	opts = slices.Concat([]presence.Option{label}, d.opts, opts)
 	switch instance.Type {
 	case Static, Permanent:
-		r.znode, err = d.createPersistent(ctx, path, instance, data, opts)
+		r.znode, err = d.createPersistent(ctx, path, &r.instance, data, opts)
 	case DynamicSequential:
 		opts = append(opts, presence.WithSequential())
 		fallthrough
@@ -77,7 +78,8 @@ func (d *Discovery[T]) Register(ctx context.Context, instance Instance[T], opts 
 	return r, nil
 }
 
-// Instance returns the instance as it was registered, with its ID and time.
+// Instance returns the instance as it was registered, with its ID and the time
+// in its znode.
 func (r *Registration[T]) Instance() Instance[T] { return r.instance }
 
 // Update replaces the data of the instance, and returns when the ensemble has

@@ -218,8 +218,8 @@ func TestPersistentInstances(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			q := register(t, e, i) // a restart
-			if !q.Instance().Registered.After(r.Instance().Registered) {
-				t.Error("not a later one")
+			if got, want := q.Instance().Registered, r.Instance().Registered; !got.Equal(want) {
+				t.Errorf("%v, but the znode has the time of the first one, %v", got, want)
 			}
 			i.Payload = "other"
 			if _, err := e.Register(t.Context(), i); !errors.Is(err, zk.ErrNodeExists) || !strings.Contains(err.Error(), path) {
@@ -255,6 +255,52 @@ func TestPersistentInstances(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Instance is what is read back, whatever the time was given as.
+func TestTheInstanceThatIsReadBack(t *testing.T) {
+	for _, kind := range []discovery.ServiceType{discovery.Dynamic, discovery.DynamicSequential, discovery.Static} {
+		for _, at := range []time.Time{{}, time.Date(2025, 1, 2, 3, 4, 5, 678912345, time.FixedZone("", 3600)), time.Unix(-1, 1)} {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				time.Sleep(1234567 * time.Nanosecond)
+				d := open(t, w.ConnectNext())
+				i := a("x")
+				i.Type, i.Registered = kind, at
+				r := register(t, d, i)
+				for _, updated := range []instance{{}, a("y"), i} {
+					if updated.Name != "" {
+						must(t, r.Update(t.Context(), updated))
+					}
+					all, err := d.Instances(t.Context(), "billing")
+					if err != nil || len(all) != 1 || all[0].Registered != r.Instance().Registered {
+						t.Errorf("%s of %v: %+v is read as %+v, %v", kind, at, r.Instance(), all, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A persistent instance that Java has written in another way is an equal one:
+// with other numbers, in another order, with what older releases lack.
+func TestAPersistentInstanceThatJavaWrote(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		d, err := discovery.New(c, root, discovery.JSON[float64]("java.lang.Double"))
+		must(t, err)
+		must(t, c.MakePersistentPath(t.Context(), dir))
+		_, err = c.Create(t.Context(), path, []byte(`{"enabled":true,"id":"a","name":"billing","address":"h","port":8080.0,"payload":1.0E10,"registrationTimeUTC":7,"serviceType":"STATIC"}`), zk.FlagPersistent)
+		must(t, err)
+		i := discovery.Instance[float64]{Name: "billing", ID: "a", Address: "h", Port: 8080, Payload: 1e10, Type: discovery.Static}
+		r, err := d.Register(t.Context(), i)
+		if err != nil || r.Instance().Registered.UnixMilli() != 7 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		i.Port = 8081
+		if _, err := d.Register(t.Context(), i); !errors.Is(err, zk.ErrNodeExists) {
+			t.Errorf("with another port: %v", err)
+		}
+	})
 }
 
 // Every fault strikes at every request of a persistent instance, also with the

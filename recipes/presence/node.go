@@ -46,6 +46,7 @@ type Node struct {
 	data      []byte // what the znode is to have
 	kept      []byte // what the ensemble has accepted last, or New was given
 	sets      uint64 // how often data was set, by New as well
+	written   bool   // the ensemble has accepted kept
 	accepted  uint64 // the latest that the ensemble has accepted
 	refusedTo uint64 // the latest that it has refused, for refused
 	refused   error
@@ -144,11 +145,20 @@ func (n *Node) Start() error {
 	return nil
 }
 
-// Standing waits until the znode stands. It returns at once if it does. While
-// the name is taken, or a request is refused, it waits on, and when ctx ends
-// the error says why.
+// Standing waits until the znode stands, with the data of New or of a Set.
+// While the name is taken, or a request is refused, it waits on, and when ctx
+// ends the error wraps why. If this session had the znode before Start, and the
+// ensemble refuses to write the data, Standing returns that error.
 func (n *Node) Standing(ctx context.Context) error {
-	return n.await(ctx, "stand at", func() (bool, error) { return n.shown.State == Standing, nil })
+	return n.await(ctx, "stand at", func() (bool, error) {
+		switch {
+		case n.shown.State != Standing:
+			return false, nil
+		case !n.written:
+			return n.refusedTo > 0, n.refused
+		}
+		return true, nil
+	})
 }
 
 // Set replaces the data, and returns when the ensemble has them: these, or
@@ -223,7 +233,7 @@ func (n *Node) why(ctx context.Context, shown Status) error {
 			return err // which says why there is no connection
 		}
 	}
-	return fmt.Errorf("%w (%s)", ctxerr.Of(ctx), shown.why())
+	return fmt.Errorf("%w (%w)", ctxerr.Of(ctx), shown.why())
 }
 
 // Path returns the path of the znode. With WithSequential it is empty until the

@@ -132,7 +132,7 @@ func (n *Node) setAgain() {
 func (n *Node) accept(set uint64, data []byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.kept = data
+	n.kept, n.written = data, true
 	if set > n.refusedTo { // otherwise they are those of an earlier one
 		n.accepted = max(n.accepted, set)
 	}

@@ -1,6 +1,7 @@
 package presence
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -72,14 +73,14 @@ func (s Status) same(o Status) bool {
 }
 
 // why is the status as part of an error.
-func (s Status) why() string {
+func (s Status) why() error {
 	switch {
 	case s.State == Taken && s.Session == 0:
-		return "there is a persistent znode"
+		return errors.New("there is a persistent znode")
 	case s.State == Taken:
-		return "there is a znode of session " + wire.SessionText(s.Session)
+		return errors.New("there is a znode of session " + wire.SessionText(s.Session))
 	case s.State == Pending && s.Err != nil:
-		return s.Err.Error()
+		return s.Err
 	}
-	return s.State.String()
+	return errors.New(s.State.String())
 }

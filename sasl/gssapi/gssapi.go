@@ -7,10 +7,10 @@
 // no request is protected: for that, use TLS.
 //
 // A ticket is asked for at the first connection to each server, kept, and
-// replaced at 80 % of its life. While one lives, a reconnect needs no KDC. A
-// session outlives its ticket, since servers do not look again. KDCs are called
-// over TCP. A refusal wraps framework.ErrAuthFailed; the error of a KDC that
-// cannot be reached does not.
+// replaced at 80 % of its life as long as the server is in the client's list.
+// While one lives, a reconnect needs no KDC. A session outlives its ticket,
+// since servers do not look again. KDCs are called over TCP. A refusal wraps
+// framework.ErrAuthFailed; the error of a KDC that cannot be reached does not.
 package gssapi
 
 import (
@@ -74,7 +74,7 @@ func WithServerPrincipal(name string) Option {
 // default_client_keytab_name in the configuration. framework.New returns an
 // error for options that cannot work.
 func New(opts ...Option) framework.SASL {
-	m := &mechanism{resolver: net.DefaultResolver, kept: map[principal]*ticket{}}
+	m := &mechanism{resolver: net.DefaultResolver, kept: map[principal]*ticket{}, asked: map[framework.SASLServer]principal{}}
 	for i, opt := range opts {
 		if opt == nil {
 			m.wrong = errors.Join(m.wrong, fmt.Errorf("option %d is nil", i))
@@ -102,10 +102,11 @@ type mechanism struct {
 	resolver        resolver
 	fetch           func(to principal) (*ticket, error) // blocks while a KDC is silent
 
-	mu     sync.Mutex            // guards what follows
-	client principal             // whose tickets are kept
-	kept   map[principal]*ticket // by the server's principal
-	flight *flight               // nil: none is under way
+	mu     sync.Mutex                         // guards what follows
+	client principal                          // whose tickets are kept
+	kept   map[principal]*ticket              // by the server's principal
+	asked  map[framework.SASLServer]principal // by those who have asked for a ticket that is kept
+	flight *flight                            // nil: none is under way
 
 	login tgt // the latest: only the flight uses it
 }
@@ -155,6 +156,9 @@ func (m *mechanism) Begin(ctx context.Context, to framework.SASLServer) (framewo
 	if err != nil {
 		return nil, fmt.Errorf("gssapi: ticket for %s: %w", server, err)
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked[to] = server
 	return &exchange{ticket: t}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -278,15 +279,80 @@ func TestOneRequestAtATime(t *testing.T) {
 	})
 }
 
-// A fetch that panics is an error, and the next one is made.
-func TestAFetchPanics(t *testing.T) {
-	m := &mechanism{sources: []source{someone{}}, kept: map[principal]*ticket{}}
-	m.fetch = func(principal) (*ticket, error) { panic("bad") }
-	for range 2 {
-		if _, err := m.ticketFor(t.Context(), principal{"a", "R"}); err == nil || !strings.Contains(err.Error(), "bad") {
-			t.Errorf("error %v", err)
+// A fetch that panics, or ends its goroutine, is an error, and the next one is
+// made. So is a password function, which a fetch calls.
+func TestAFetchThatDoesNotReturn(t *testing.T) {
+	config := filepath.Join(write(t, map[string]string{"krb5.conf": "[libdefaults]\ndefault_realm = R\n"}), "krb5.conf")
+	for want, end := range map[string]func(){"panic: bad": func() { panic("bad") }, "ended its goroutine": runtime.Goexit} {
+		fetches := &mechanism{sources: []source{someone{}}, kept: map[principal]*ticket{}}
+		fetches.fetch = func(principal) (*ticket, error) { end(); return nil, nil }
+		asks := New(WithConfig(config), WithPasswordFunc("app@R", func() (string, error) { end(); return "", nil })).(*mechanism)
+		for range 2 {
+			for _, m := range []*mechanism{fetches, asks} {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if _, err := m.ticketFor(ctx, principal{"a", "R"}); err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, framework.ErrAuthFailed) {
+					t.Errorf("error %v, want %q", err, want)
+				}
+			}
 		}
 	}
+}
+
+// A ticket that cannot be renewed keeps no other from it, in whatever order
+// they come, and is tried again. That of a server that has left the list is
+// left to end, and then forgotten.
+func TestRenewOfSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := map[principal]int{}
+		m := New().(*mechanism)
+		m.sources, m.serverPrincipal = []source{someone{}}, ""
+		var refuse principal
+		m.fetch = func(server principal) (*ticket, error) {
+			asked[server]++
+			if server == refuse {
+				return nil, refused("unknown")
+			}
+			return &ticket{client: principal{"app", "R"}, server: server, began: time.Now(), ends: time.Now().Add(100 * time.Second)}, nil
+		}
+		var servers []framework.SASLServer
+		var of []principal
+		for i := range 8 {
+			s := framework.SASLServer{Name: fmt.Sprint("zk", i), Address: fmt.Sprint("10.0.0.", i)}
+			p := principal{"zookeeper/" + s.Name, "R"}
+			servers, of = append(servers, s), append(of, p)
+			if _, err := m.newTicket(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			m.asked[s] = p
+		}
+		refuse = of[3]
+		time.Sleep(90 * time.Second)
+		for round := range 3 {
+			if _, err := m.Renew(t.Context(), servers); !errors.Is(err, framework.ErrAuthFailed) || !strings.Contains(err.Error(), "zookeeper/zk3@R") {
+				t.Errorf("error %v", err)
+			}
+			for i, p := range of {
+				if want := map[bool]int{true: 2 + round, false: 2}[i == 3]; asked[p] != want {
+					t.Errorf("%s: asked %d times, want %d", p, asked[p], want)
+				}
+			}
+		}
+		servers = servers[4:]
+		time.Sleep(90 * time.Second)
+		if _, err := m.Renew(t.Context(), servers); err != nil || len(m.kept) != 7 {
+			t.Errorf("error %v, %d tickets", err, len(m.kept))
+		}
+		time.Sleep(20 * time.Second)
+		if _, err := m.Renew(t.Context(), servers); err != nil || len(m.kept) != 4 || len(m.asked) != 4 {
+			t.Errorf("error %v, %d tickets, of %d servers", err, len(m.kept), len(m.asked))
+		}
+		for i, p := range of[:3] {
+			if asked[p] != 2 {
+				t.Errorf("%s has left: asked %d times", of[i], asked[p])
+			}
+		}
+	})
 }
 
 // What is not a principal.

@@ -3,6 +3,7 @@ package gssapi
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +14,10 @@ import (
 	"github.com/jcmturner/gokrb5/v8/iana/nametype"
 	"github.com/jcmturner/gokrb5/v8/messages"
 	"github.com/jcmturner/gokrb5/v8/types"
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 )
 
 // ticket is one for a server. It is kept until it ends.
@@ -94,8 +99,10 @@ func (m *mechanism) newTicket(ctx context.Context, server principal) (*ticket, e
 	}
 }
 
+// fly may call a user's function, and ends whatever that does, unless it
+// blocks.
 func (m *mechanism) fly(f *flight) {
-	err := parse(func() (err error) {
+	err := <-supplied.Go(zap.NewNop(), func() (err error) {
 		f.ticket, err = m.fetch(f.server)
 		return err
 	})
@@ -109,35 +116,51 @@ func (m *mechanism) fly(f *flight) {
 	close(f.done)
 }
 
-// Renew implements framework.SASLRenewer: it replaces the tickets that have
-// used up 80 % of their life.
-func (m *mechanism) Renew(ctx context.Context) (next time.Time, err error) {
+// Renew implements framework.SASLRenewer: it replaces the tickets of these
+// servers that have used up 80 % of their life. One that fails keeps no other
+// from it.
+func (m *mechanism) Renew(ctx context.Context, servers []framework.SASLServer) (next time.Time, err error) {
 	next = time.Now().Add(idle)
-	for _, t := range m.tickets() {
+	for _, t := range m.tickets(servers) {
 		at := due(t.began, t.ends)
 		if !time.Now().Before(at) {
-			if t, err = m.newTicket(ctx, t.server); err != nil {
-				return next, err
+			renewed, failed := m.newTicket(ctx, t.server)
+			if failed != nil {
+				if failed = fmt.Errorf("ticket for %s: %w", t.server, failed); err != nil {
+					failed = fmt.Errorf("%w; %w", err, failed)
+				}
+				err = failed
+				continue
 			}
-			at = due(t.began, t.ends)
+			at = due(renewed.began, renewed.ends)
 		}
 		if at.Before(next) {
 			next = at
 		}
 	}
-	return next, nil
+	return next, err
 }
 
 // idle is how often Renew looks for tickets that connections have asked for in
 // the meantime.
 const idle = 5 * time.Second
 
-func (m *mechanism) tickets() (all []*ticket) {
+// tickets returns those of servers. It forgets those that have ended of others.
+func (m *mechanism) tickets(servers []framework.SASLServer) (all []*ticket) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, t := range m.kept {
-		all = append(all, t)
+	here := make(map[principal]bool)
+	for _, s := range servers {
+		here[m.asked[s]] = true
 	}
+	for of, t := range m.kept {
+		if here[of] {
+			all = append(all, t)
+		} else if !time.Now().Before(t.ends) {
+			delete(m.kept, of)
+		}
+	}
+	maps.DeleteFunc(m.asked, func(_ framework.SASLServer, of principal) bool { return m.kept[of] == nil })
 	return all
 }
 

@@ -66,7 +66,8 @@ func needsCurator(t *testing.T) {
 	}
 }
 
-// classes is the directory of the compiled Neighbor, which all tests share.
+// classes is the directory of the compiled Java programs, which all tests
+// share.
 var classes = sync.OnceValues(func() (dir string, err error) {
 	classPath, err := curatorClassPath()
 	if err != nil {
@@ -76,7 +77,7 @@ var classes = sync.OnceValues(func() (dir string, err error) {
 		return "", err
 	}
 	removeClasses = func() { _ = os.RemoveAll(dir) }
-	out, err := exec.Command("javac", "-d", dir, "-cp", classPath, "testdata/Neighbor.java").CombinedOutput()
+	out, err := exec.Command("javac", "-d", dir, "-cp", classPath, "testdata/Neighbor.java", "testdata/Instances.java").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("javac: %w: %s", err, out)
 	}

@@ -107,7 +107,11 @@ func (k *creation) parse(cmd *cobra.Command, args []string) error {
 	if len(args) < 1 || len(args) > 2 {
 		return cli.Usage("want PATH, or PATH and DATA, got %d arguments", len(args))
 	}
-	return cli.Paths(1, 1)(cmd, args[:1])
+	path := args[0]
+	if k.sequential && path != "/" { // then the number is the name
+		path = strings.TrimSuffix(path, "/")
+	}
+	return cli.Paths(1, 1)(cmd, []string{path})
 }
 
 func (k *creation) flags() int32 {

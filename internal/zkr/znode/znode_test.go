@@ -55,6 +55,15 @@ func TestZnodes(t *testing.T) {
 	zkrtest.RefusesZkr(t, e, cli.ExitFailed, []string{"/nope"}, "rm", "/nope")
 }
 
+// TestSequentialWithoutAName: the number is the name.
+func TestSequentialWithoutAName(t *testing.T) {
+	e := testutil.Start(t)
+	zkrtest.ExpectZkr(t, e, "/queue/0000000000\n", "create", "--sequential", "--parents", "/queue/", "one")
+	zkrtest.ExpectZkr(t, e, "/0000000001\n", "create", "--sequential", "/")
+	zkrtest.RefusesZkr(t, e, cli.ExitUsage, []string{"ends with a slash"}, "create", "--sequential", "/queue//")
+	zkrtest.RefusesZkr(t, e, cli.ExitUsage, []string{"ends with a slash"}, "create", "/queue/")
+}
+
 // TestTTL: the ensemble deletes a znode with a time to live.
 func TestTTL(t *testing.T) {
 	e := testutil.Start(t, testutil.WithExtendedTypes(), testutil.WithContainerInterval(5*time.Millisecond))

@@ -21,8 +21,8 @@
 //	Leave ---------------------------------> removed -----------> delete
 //	                 acquisition begins, if somebody waits
 //
-// Package recipes calls in from its reentry.go, and makes a lease of the shares
-// in lease.go. The files read in that order: line.go, registry.go (which finds
+// Package recipes calls in from its line.go, and makes a lease of the shares in
+// lease.go. The files read in that order: line.go, registry.go (which finds
 // the local queue), localqueue.go, acquisition.go, contender.go (a znode in
 // line, with rule.go, and outlook.go: what it watches), grant.go (its life in
 // grant_state.go, its end in removal.go), share.go. An acquisition is a
