@@ -112,7 +112,7 @@ func names(holders []inspect.Contender) string {
 			all = append(all, "a client whose znode may not be read")
 			continue
 		}
-		all = append(all, fmt.Sprintf("%s (session %s, joined %v ago)", cli.Readable(c.Data), c.Session, c.Age()))
+		all = append(all, fmt.Sprintf("%s (session %s, joined %v ago)", c.Who(), c.Session, c.Age()))
 	}
 	if more := len(holders) - len(all); more > 0 {
 		all = append(all, fmt.Sprintf("%d more", more))

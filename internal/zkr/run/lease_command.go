@@ -198,14 +198,8 @@ func (h *leaseCommand) stopMargin() time.Duration {
 	return min(h.grace+h.to.Slack(), h.to.SessionTimeout/3)
 }
 
-// identity returns the data of our znode, which others see.
-func (h *leaseCommand) identity() []byte {
-	return fmt.Appendf(nil, "%s: %s", identity.Process(), h.name())
-}
-
-// data is the identity and, for a zkr that another one runs, the session of
-// that one.
-func (h *leaseCommand) data() []byte { return append(h.identity(), h.parentText()...) }
+// data returns the data of our znode, which others see.
+func (h *leaseCommand) data() []byte { return identity.OfCommand(h.name(), h.parent()) }
 
 // work runs the command while the lease is held, and does not release the
 // lease. Closing over asks the command to end although the lease is still held.

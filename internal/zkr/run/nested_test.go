@@ -63,6 +63,29 @@ func TestNestedOnTheSamePath(t *testing.T) {
 	}
 }
 
+// TestDaemonOutlivesItsLock: what was started under zkr lock can use the lock
+// after that one has ended, although its environment still names it.
+func TestDaemonOutlivesItsLock(t *testing.T) {
+	t.Parallel()
+	e := zkrtest.StartServer(t)
+	for verb, flags := range map[string][]string{"lock": nil, "write": nil, "elect": {"--once"}, "join": {"--id", "a"}} {
+		path, held := "/daemon/"+verb, filepath.Join(t.TempDir(), "held")
+		args := e.Args(verb, append(flags, path, "--", "sh", "-c", `printf %s "$ZKR_HELD" > "$0"`, held)...)
+		if first := zkrtest.Start(t, args...); first.Wait(t) != 0 {
+			t.Fatalf("%s: exit code %d; it printed %q", verb, first.Code, first.Text())
+		}
+		if text := strings.Join(zkrtest.Contents(t, held), ""); !strings.Contains(text, path) {
+			t.Fatalf("%s: ZKR_HELD is %q", verb, text)
+		}
+		again := zkrtest.StartChanged(t, func(cmd *exec.Cmd) {
+			cmd.Env = append(cmd.Env, heldVariable+"="+strings.Join(zkrtest.Contents(t, held), "\n"))
+		}, args...)
+		if again.Wait(t) != 0 {
+			t.Errorf("%s: exit code %d; it printed %q", verb, again.Code, again.Text())
+		}
+	}
+}
+
 // TestNestedNamesItsParent: the data of a znode ends with the session of the
 // zkr that runs this one and holds a lock of the same ensemble, and of no
 // other.
