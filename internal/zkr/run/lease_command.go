@@ -26,6 +26,7 @@ type leaseCommand struct {
 	grace    time.Duration
 	lostCode codeFlag // the exit code when the lease is lost
 
+	quiet     bool   // nothing is said about others who hold
 	overMeans string // why the command is asked to end although the lease is held; empty: zkr does not say
 
 	inSubdirectories bool // the contenders' znodes are not children of the path: see inspect.Directories
@@ -72,8 +73,9 @@ until a signal or --until-eof ends it.
 
 A wait says on stderr after a second who holds the lock, and when no server answers.
 If --try finds the lock busy, or --wait is over, the error names the holders and the
-number of other clients that wait. If no server answers when --wait is over, zkr exits
-with 113.`
+number of other clients that wait. --quiet leaves all of that out, so that cron sends no
+mail; other errors are printed. If no server answers when --wait is over, zkr exits with
+113.`
 
 	orderedTokens = `ZKR_TOKEN is the fencing token, 32 hex digits. Each holder's token is greater than
 the previous holder's, also as text. So a resource can refuse a token that is less
