@@ -84,8 +84,13 @@ than one it has seen.`
 	lossHelp = `
 
 zkr passes signals on to CMD's process group. It does not wait for processes that
-CMD leaves in the background. Once CMD runs, Control-Z does not stop zkr. If the
-lease is lost before CMD is started, zkr does not start it.
+CMD leaves in the background; as process 1 of a container it reaps them. Once CMD runs,
+Control-Z does not stop zkr. If the lease is lost before CMD is started, zkr does not
+start it.
+
+If zkr was started to ignore SIGHUP, SIGINT or Control-Z, CMD ignores it. zkr cannot see
+that another signal was ignored, and CMD does not ignore that one: Control-\ ends a CMD
+that a script runs in the background, unless CMD itself ignores SIGQUIT.
 
 The lease runs out if the ensemble cannot be reached. CMD's process group then gets
 SIGTERM, and SIGKILL before another client can be granted the lock. --grace is the time
