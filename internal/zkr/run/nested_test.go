@@ -124,7 +124,8 @@ func TestNestedNamesItsParent(t *testing.T) {
 }
 
 // TestNestedCrosswise: two shells that take two locks one inside the other, in
-// different orders, wait for each other, and zkr deadlocks finds that.
+// different orders, wait for each other, and zkr deadlocks finds that, also
+// after all of them were asked to release.
 func TestNestedCrosswise(t *testing.T) {
 	t.Parallel()
 	e := zkrtest.StartServer(t)
@@ -142,9 +143,16 @@ func TestNestedCrosswise(t *testing.T) {
 	for _, path := range []string{"/cross/a", "/cross/b"} {
 		e.InLine(t, client, path, 2)
 	}
-	p := zkrtest.Start(t, e.Args("deadlocks", "--pause", "10ms", "/cross")...)
-	if code := p.Wait(t); code != cli.ExitDeadlock || !strings.Contains(p.Text(), "/cross/a") || !strings.Contains(p.Text(), "/cross/b") {
-		t.Errorf("exit code %d; it printed %q", code, p.Text())
+	for _, asked := range []bool{false, true} {
+		for _, path := range []string{"/cross/a", "/cross/b"} {
+			if asked && zkrtest.Start(t, e.Args("revoke", "--all", path)...).Wait(t) != 0 {
+				t.Fatalf("%s: nobody was asked", path)
+			}
+		}
+		p := zkrtest.Start(t, e.Args("deadlocks", "--pause", "10ms", "/cross")...)
+		if code := p.Wait(t); code != cli.ExitDeadlock || !strings.Contains(p.Text(), "/cross/a") || !strings.Contains(p.Text(), "/cross/b") {
+			t.Errorf("asked to release %v: exit code %d; it printed %q", asked, code, p.Text())
+		}
 	}
 }
 

@@ -184,6 +184,9 @@ func TestStartedToIgnore(t *testing.T) {
 				t.Errorf("the command does not ignore %v", sig)
 			}
 		}
+		if ignored&(1<<(syscall.SIGQUIT-1)) != 0 {
+			t.Error("the command ignores SIGQUIT: the help says that this cannot be kept")
+		}
 	}
 }
 
