@@ -107,6 +107,9 @@ func (c *core) dialNext(network string, stop <-chan struct{}, limit time.Duratio
 		return nil, to, nil, err
 	}
 	conn, err := c.dialServer(stop, network, to, max(limit-time.Since(began), time.Millisecond))
+	if isHangUp(err) { // the server is quicker than the dial
+		err = fmt.Errorf("%w: %s", err, c.whyHungUp())
+	}
 	if err != nil {
 		return nil, to, nil, fmt.Errorf("connect to %s: %w", to, err)
 	}

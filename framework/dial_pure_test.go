@@ -3,8 +3,12 @@ package framework
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
+	"os"
+	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -198,5 +202,19 @@ func TestTheTimeToDialAfterAMechanism(t *testing.T) {
 			}
 			time.Sleep(time.Second) // the mechanism
 		})
+	}
+}
+
+// A server that ends a connection while it is dialed may have too many.
+func TestADialThatTheServerEnds(t *testing.T) {
+	for err, ended := range map[error]bool{
+		syscall.EPIPE: true, syscall.ECONNRESET: true, io.EOF: true, syscall.ECONNREFUSED: false, os.ErrDeadlineExceeded: false,
+	} {
+		c := newCore(config{log: zap.NewNop()}, []string{"a:1"}, "")
+		c.cfg.dial = func(string, string, time.Duration) (net.Conn, error) { return nil, &net.OpError{Op: "dial", Err: err} }
+		_, _, _, got := c.dialNext("tcp", nil, time.Second)
+		if !errors.Is(got, err) || strings.Contains(got.Error(), "maxClientCnxns") != ended {
+			t.Errorf("%v: %v", err, got)
+		}
 	}
 }

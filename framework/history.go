@@ -40,9 +40,19 @@ func isHangUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
+// whyHungUp says why a server may hang up before it has answered the connect
+// request. Servers do not say it, except that they refuse a certificate: in TLS
+// 1.3 only the first read says that.
+func (c *core) whyHungUp() string {
+	const why = "it has no quorum, or has as many connections from this address as it allows (maxClientCnxns), or "
+	if c.cfg.tls != nil {
+		return why + "refuses the client's certificate"
+	}
+	return why + "expects TLS"
+}
+
 // onNoAnswer runs when the connection has ended with err before the connect
-// request was answered. Servers do not say why they hang up, except that they
-// refuse a certificate: in TLS 1.3 only the first read says that.
+// request was answered.
 func (l *link) onNoAnswer(err error) {
 	c := l.session.core
 	switch {
@@ -53,12 +63,7 @@ func (l *link) onNoAnswer(err error) {
 		return
 	}
 	l.session.onHangUp(l.to, l.seen)
-	why := "it has no quorum, or has as many connections from this address as it allows (maxClientCnxns)"
-	if c.cfg.tls != nil {
-		why += ", or refuses the client's certificate"
-	} else {
-		why += ", or expects TLS"
-	}
+	why := c.whyHungUp()
 	if l.seen > 0 {
 		why += ", or lags behind what this client has seen"
 	}

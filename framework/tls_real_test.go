@@ -87,8 +87,6 @@ func TestAFullRealServer(t *testing.T) {
 	must(t, first.WaitConnected(within(t, time.Minute)))
 	second := open()
 	bubble.AwaitTrue(t, "an error that names the limit and the server", func() bool {
-		// The latest attempt may have met the end of the connection in its dial, and
-		// know no more.
 		err := second.WaitConnected(within(t, time.Second))
 		if err == nil {
 			t.Fatal("connected")

@@ -98,8 +98,8 @@ const (
 // Anybody who may create or change contenders can write such data, so it is
 // trusted as far as this: only text in exactly the form that zkr writes counts,
 // and it can only add to what a session waits for. False data can cause a false
-// alarm. It cannot hide a deadlock. After zkr revoke, which replaces the data,
-// the parent is not known.
+// alarm. It cannot hide a deadlock. After a request to release the parent is
+// still known, unless Curator's Revoker has made it, which replaces the data.
 //
 // What FindDeadlocks does not know:
 //
@@ -179,7 +179,7 @@ func (g *reading) findDeadlocks(ctx context.Context, path string) (Deadlocks, er
 // look is what the first look has found: the contenders that cannot go on, and
 // those that cannot go on under a condition.
 type look struct {
-	certain, possible map[identity]bool
+	certain, possible map[contenderID]bool
 }
 
 // suspects returns the contenders that cannot go on, and their lines. If there
@@ -190,11 +190,11 @@ func (g *reading) suspects(lines []*Line) ([]*Line, look, error) {
 		return nil, look{}, err
 	}
 	of := map[*Line]bool{}
-	stuck := func() map[identity]bool {
-		all := map[identity]bool{}
+	stuck := func() map[contenderID]bool {
+		all := map[contenderID]bool{}
 		for _, v := range graph.vertices {
 			if v.stuck && v.c != nil {
-				all[v.c.identity()] = true
+				all[v.c.id()] = true
 				of[v.line] = true
 			}
 		}
@@ -207,7 +207,7 @@ func (g *reading) suspects(lines []*Line) ([]*Line, look, error) {
 	first.possible = stuck()
 	for _, s := range graph.selfWaits() {
 		for _, v := range []int{s.holder, s.waiter} {
-			first.possible[graph.vertices[v].c.identity()] = true
+			first.possible[graph.vertices[v].c.id()] = true
 			of[graph.vertices[v].line] = true
 		}
 	}

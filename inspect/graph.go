@@ -20,8 +20,8 @@ import (
 // stuck vertices: see findComponents and around.
 type graph struct {
 	vertices []vertex
-	known    map[identity]bool // the contenders that may be stuck; nil: all may be
-	cyclic   []int             // of each vertex: a number of its cyclic component, -1 if it is in no cycle
+	known    map[contenderID]bool // the contenders that may be stuck; nil: all may be
+	cyclic   []int                // of each vertex: a number of its cyclic component, -1 if it is in no cycle
 
 	// What around uses, kept from call to call.
 	from  []int // of each vertex that was reached: the contender before it
@@ -50,25 +50,25 @@ type vertex struct {
 	stuck bool // it can never go on: see settle
 }
 
-// identity tells whether a contender in the second look is the same as one in
-// the first. If a znode was deleted and created again, created differs. If a
+// contenderID tells whether a contender in the second look is the same as one
+// in the first. If a znode was deleted and created again, created differs. If a
 // waiter was granted meanwhile, holds differs. If its data was changed, parent
 // may differ.
-type identity struct {
+type contenderID struct {
 	path    string
 	created int64
 	parent  int64
 	holds   bool
 }
 
-func (c *Contender) identity() identity {
-	return identity{c.Path, c.Created, c.Parent, c.Holds}
+func (c *Contender) id() contenderID {
+	return contenderID{c.Path, c.Created, c.Parent, c.Holds}
 }
 
 // newGraph returns the graph of lines, whose contenders were read. If known is
 // not nil, all contenders that are not in it are assumed to go on by
 // themselves.
-func newGraph(lines []*Line, rules rules, known map[identity]bool) (*graph, error) {
+func newGraph(lines []*Line, rules rules, known map[contenderID]bool) (*graph, error) {
 	g := &graph{known: known}
 	waits := map[int64][]int{} // of each session: the vertices that its holders wait for
 	var holders []int
@@ -113,7 +113,7 @@ func (g *graph) addContender(l *Line, c *Contender, waits map[int64][]int) {
 }
 
 // isNew reports whether known lacks a contender. If known is nil, none is new.
-func (g *graph) isNew(v int) bool { return g.known != nil && !g.known[g.vertices[v].c.identity()] }
+func (g *graph) isNew(v int) bool { return g.known != nil && !g.known[g.vertices[v].c.id()] }
 
 // wait makes a vertex wait for all others in next.
 func (g *graph) wait(v int, next []int) {

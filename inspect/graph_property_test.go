@@ -21,7 +21,7 @@ type plain struct {
 }
 
 // newPlain builds the graph by its definition, contender by contender.
-func newPlain(t *rapid.T, lines []*Line, rules rules, known map[identity]bool) *plain {
+func newPlain(t *rapid.T, lines []*Line, rules rules, known map[contenderID]bool) *plain {
 	p := &plain{}
 	first := map[*Line]int{}
 	for _, l := range lines {
@@ -34,7 +34,7 @@ func newPlain(t *rapid.T, lines []*Line, rules rules, known map[identity]bool) *
 	}
 	p.next, p.need, p.may = make([][]int, len(p.all)), make([]int, len(p.all)), make([]bool, len(p.all))
 	for v, c := range p.all {
-		if c.Session == 0 || known != nil && !known[c.identity()] {
+		if c.Session == 0 || known != nil && !known[c.id()] {
 			continue
 		}
 		l := p.line[v]
@@ -187,12 +187,12 @@ func TestGraphAgainstItsDefinition(t *testing.T) {
 	rules := rules{"kind": func(mine, theirs string) bool { return mine != theirs || mine == "c" }}
 	rapid.Check(t, func(t *rapid.T) {
 		lines := drawGraph(t, rules)
-		var known map[identity]bool
+		var known map[contenderID]bool
 		if rapid.Bool().Draw(t, "second look") {
-			known = map[identity]bool{}
+			known = map[contenderID]bool{}
 			for _, l := range lines {
 				for _, c := range slices.Concat(l.Holders, l.Waiting) {
-					known[c.identity()] = rapid.IntRange(0, 5).Draw(t, "known") > 0
+					known[c.id()] = rapid.IntRange(0, 5).Draw(t, "known") > 0
 				}
 			}
 		}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/identity"
 )
 
 // Read returns the line at a path: the recipe, its holders and its waiters. If
@@ -127,7 +129,7 @@ func (g *reading) readContender(ctx context.Context, c *Contender) error {
 		return nil
 	}
 	c.read, c.Session, c.Since, c.Created = true, stat.EphemeralOwner, time.UnixMilli(stat.Ctime), stat.Czxid
-	c.Parent = parentIn(data)
+	c.Parent = identity.Parse(data).Parent
 	if !g.noData {
 		c.Data = data
 	}

@@ -272,13 +272,15 @@ func (l *Line) First(ctx context.Context) (first Participant, ok bool, err error
 }
 
 // Revoke asks p to release: its lease's Revoked is closed, if the holder looks
-// at it, and a Curator client's listener is called. Nothing enforces it. It
-// fails with zk.ErrNoNode if p has left. It costs one write.
+// at it, and a Curator client's listener is called. Nothing enforces it. The
+// request replaces p's data, or precedes p.Data if that begins with a host and
+// a process id, as by default. Revoke fails with zk.ErrNoNode if p has left. It
+// costs one write.
 func (l *Line) Revoke(ctx context.Context, p Participant) error {
 	if !l.made() {
 		return errNotMade
 	}
-	if err := l.line.Revoke(ctx, p.Path); err != nil {
+	if err := l.line.Revoke(ctx, p.Path, p.Data); err != nil {
 		return l.failed("revoke at", err)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/identity"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
@@ -392,7 +393,7 @@ func TestEndLinger(t *testing.T) {
 	})
 }
 
-// A revocation reaches the lease of a Line.
+// A revocation reaches the lease of a Line, and keeps whose it is.
 func TestALineIsRevoked(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
@@ -402,8 +403,14 @@ func TestALineIsRevoked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := lineOf(t, b, "x").Revoke(t.Context(), first); err != nil {
-			t.Fatal(err)
+		for range 2 { // a second request changes nothing
+			if err := lineOf(t, b, "x").Revoke(t.Context(), first); err != nil {
+				t.Fatal(err)
+			}
+			first, _, err = lineOf(t, b, "x").First(t.Context())
+			if want := "__REVOKE__ " + identity.Process(); err != nil || string(first.Data) != want {
+				t.Errorf("the request is %q, want %q; %v", first.Data, want, err)
+			}
 		}
 		bubble.Await(t, "the revocation", revoked)
 		bubble.Release(t, l)

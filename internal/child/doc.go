@@ -1,2 +1,3 @@
-// Package child ends processes together with the one that has started them.
+// Package child ends processes together with the one that has started them, and
+// reaps those that nobody waits for.
 package child

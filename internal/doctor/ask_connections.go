@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -28,7 +29,7 @@ func askSession(ctx context.Context, p *probe) finding {
 	switch {
 	case refused:
 		return fails("%v", err).or("check --auth-file, the --sasl flags and the client's certificate")
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return fails("%v without a word", err).
 			or("it has no quorum, is full (maxClientCnxns), or expects TLS or another certificate: see its log")
 	case err != nil:

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -146,6 +147,14 @@ var variants = []variant{
 				return testutil.DropBefore()
 			}
 			return testutil.Pass()
+		},
+	},
+	{
+		name: "it resets each connection", want: []string{"session FAILS"}, says: "maxClientCnxns",
+		dial: func(*testutil.Embedded) tamper.Dial {
+			return func(string, string, time.Duration) (net.Conn, error) {
+				return nil, &net.OpError{Op: "dial", Err: syscall.ECONNRESET}
+			}
 		},
 	},
 	{

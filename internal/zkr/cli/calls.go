@@ -36,7 +36,7 @@ const (
 	callSilent  = "is silent"
 	callNoWord  = "accepts connections but is silent"
 	callClosed  = "accepts connections but closes them: it has no quorum, is full (maxClientCnxns), or expects TLS"
-	callNoTLS   = "accepts connections but closes them: it may not expect TLS"
+	callNoTLS   = "accepts connections but closes them: it may not expect TLS, or is full (maxClientCnxns)"
 	callAnswers = "answers but gives no session"
 )
 
@@ -56,19 +56,40 @@ func (l *calls) note(address, state string, underWay bool) {
 func (l *calls) dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	l.note(address, callSilent, true)
 	conn, err := net.DialTimeout(network, address, timeout)
+	if err != nil {
+		l.note(address, l.failed(err), false)
+		return nil, err
+	}
+	l.note(address, callNoWord, true)
+	return &calledConn{Conn: conn, log: l, address: address}, nil
+}
+
+// failed says what became of a call whose dial has failed.
+func (l *calls) failed(err error) string {
 	var slow net.Error
 	switch {
-	case err == nil:
-		l.note(address, callNoWord, true)
-		return &calledConn{Conn: conn, log: l, address: address}, nil
 	case errors.Is(err, syscall.ECONNREFUSED):
-		l.note(address, callRefused, false)
+		return callRefused
 	case errors.As(err, &slow) && slow.Timeout():
-		l.note(address, callSilent, false)
+		return callSilent
+	case isHangUp(err):
+		return l.closed()
 	default:
-		l.note(address, "cannot be reached: "+err.Error(), false)
+		return "cannot be reached: " + err.Error()
 	}
-	return nil, err
+}
+
+// isHangUp reports whether the server has ended the connection.
+func isHangUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// closed says why a server may close a connection that it has accepted.
+func (l *calls) closed() string {
+	if l.tls {
+		return callNoTLS
+	}
+	return callClosed
 }
 
 // calledConn notes the first answer.
@@ -85,16 +106,22 @@ func (c *calledConn) Read(into []byte) (int, error) {
 		switch {
 		case n > 0:
 			c.log.note(c.address, callAnswers, false)
-		case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-			closed := callClosed
-			if c.log.tls {
-				closed = callNoTLS
-			}
-			c.log.note(c.address, closed, false)
+		case isHangUp(err):
+			c.log.note(c.address, c.log.closed(), false)
 		default: // the client has hung up
 			c.log.note(c.address, callNoWord, true)
 		}
 	})
+	return n, err
+}
+
+// Write notes that the server has closed the connection before the first
+// answer: the client then reads none.
+func (c *calledConn) Write(from []byte) (int, error) {
+	n, err := c.Conn.Write(from)
+	if isHangUp(err) {
+		c.once.Do(func() { c.log.note(c.address, c.log.closed(), false) })
+	}
 	return n, err
 }
 

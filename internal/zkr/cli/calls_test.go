@@ -2,8 +2,11 @@ package cli
 
 import (
 	"bytes"
+	"io"
 	"net"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
@@ -57,5 +60,39 @@ func TestNoEnsembleSaysWhatEachMemberDid(t *testing.T) {
 				t.Errorf("more than one line: %s", out.String())
 			}
 		})
+	}
+}
+
+// failing is a connection whose reads and writes fail.
+type failing struct {
+	net.Conn
+	err error
+}
+
+func (c failing) Read([]byte) (int, error)  { return 0, c.err }
+func (c failing) Write([]byte) (int, error) { return 0, c.err }
+
+// TestWhoClosesIsFull: a server that ends a connection before it has answered
+// may have too many, whether the client meets the end in its dial, its first
+// write or its first read.
+func TestWhoClosesIsFull(t *testing.T) {
+	for err, full := range map[error]bool{
+		syscall.EPIPE: true, syscall.ECONNRESET: true, io.EOF: true,
+		syscall.ECONNREFUSED: false, syscall.EHOSTUNREACH: false, os.ErrDeadlineExceeded: false, net.ErrClosed: false,
+	} {
+		for _, withTLS := range []bool{false, true} {
+			l := calls{tls: withTLS}
+			for at, meet := range map[string]func(net.Conn){
+				"dial":  func(net.Conn) { l.note("a:1", l.failed(&net.OpError{Op: "dial", Err: err}), false) },
+				"write": func(c net.Conn) { _, _ = c.Write(nil) },
+				"read":  func(c net.Conn) { _, _ = c.Read(nil) },
+			} {
+				l.latest = map[string]call{}
+				meet(&calledConn{Conn: failing{err: err}, log: &l, address: "a:1"})
+				if said := l.latest["a:1"].state; strings.Contains(said, "maxClientCnxns") != full {
+					t.Errorf("%v at the %s, TLS %v: it is said that the server %q", err, at, withTLS, said)
+				}
+			}
+		}
 	}
 }

@@ -11,11 +11,14 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/zkrecipes/zkrecipes/internal/child"
 )
 
 // Run executes one of the subcommands, and returns the exit code. kerberos may
 // be nil.
 func Run(args []string, stdout, stderr io.Writer, kerberos Kerberos, commands ...Commands) int {
+	child.ReapOrphans()
 	return (&Ensemble{kerberos: kerberos}).Run(args, stdout, stderr, commands...)
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -14,14 +15,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
+	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// Two shells have nested zkr lock crosswise. Each zkr has a session of its own.
-func TestDeadlockOfNestedCommands(t *testing.T) {
-	e := testutil.Start(t)
+// nestCrosswise makes what two shells leave that nest zkr lock crosswise, and
+// returns the sessions. Each zkr has one.
+func nestCrosswise(t *testing.T, e *testutil.Embedded) (sessions []string) {
+	t.Helper()
 	var clients []*framework.Client
-	var sessions []string
 	for range 4 {
 		c := zkrtest.Dial(t, e)
 		if err := c.WaitConnected(t.Context()); err != nil {
@@ -48,6 +50,13 @@ func TestDeadlockOfNestedCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return sessions
+}
+
+// Two shells have nested zkr lock crosswise.
+func TestDeadlockOfNestedCommands(t *testing.T) {
+	e := testutil.Start(t)
+	sessions := nestCrosswise(t, e)
 	code, text := findDeadlocks(t, e)
 	lines := strings.Split(text, "\n")
 	if want := "deadlock: web-1 pid 1: sh holds /x and waits for /y in its command; web-1 pid 2: sh holds /y and waits for /x in its command"; code != cli.ExitDeadlock || lines[0] != want {
@@ -70,6 +79,39 @@ func TestDeadlockOfNestedCommands(t *testing.T) {
 	}
 	if code, dot := findDeadlocks(t, e, "--dot"); code != cli.ExitDeadlock || !strings.Contains(dot, fmt.Sprintf(`"session %s" -> "/y" [label="waits, `, sessions[0])) {
 		t.Errorf("exit code %d, it printed %s", code, dot)
+	}
+}
+
+// A request to release hides no deadlock, and neither the host nor the request
+// from zkr top and zkr observe.
+func TestAskedToReleaseKeepsWhatIsKnown(t *testing.T) {
+	e := testutil.Start(t)
+	sessions := nestCrosswise(t, e)
+	for range 2 { // a second request changes nothing
+		for _, path := range []string{"/x", "/y"} {
+			if code, text := zkrtest.Zkr(e, "revoke", "--all", path); code != 0 {
+				t.Errorf("exit code %d, it printed %q", code, text)
+			}
+		}
+	}
+	code, text := findDeadlocks(t, e)
+	const want = "deadlock: web-1 pid 1: sh holds /x and waits for /y in its command; web-1 pid 2: sh holds /y and waits for /x in its command\n"
+	if code != cli.ExitDeadlock || !strings.HasPrefix(text, want) || !strings.Contains(text, "web-1 pid 3: true parent="+sessions[0]+" (asked to release)") {
+		t.Errorf("exit code %d, it printed %q", code, text)
+	}
+	_, text = zkrtest.Zkr(e, "top", "--once", "--json", "--interval", "10ms", "/x")
+	var row topRow
+	if err := json.Unmarshal([]byte(text), &row); err != nil || row.Host != "web-1" || !row.Asked || row.Holder != "__REVOKE__ web-1 pid 1: sh" {
+		t.Errorf("%v, it printed %s", err, text)
+	}
+	leader := recipes.Participant{Path: "/leader/x", Data: []byte("__REVOKE__ web-1 pid 5")}
+	var out bytes.Buffer
+	if err := printLeader(&out, time.Time{}, leader); err != nil || !strings.Contains(out.String(), "  web-1 pid 5 (asked to release)  ") {
+		t.Errorf("%v, it printed %s", err, out.String())
+	}
+	out.Reset()
+	if err := printLeaderJSON(&out, time.Time{}, leader); err != nil || !strings.Contains(out.String(), `"id":"web-1 pid 5",`) || !strings.Contains(out.String(), `"asked_to_release":true`) {
+		t.Errorf("%v, it printed %s", err, out.String())
 	}
 }
 

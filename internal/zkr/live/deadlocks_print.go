@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/inspect"
+	"github.com/zkrecipes/zkrecipes/internal/identity"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
@@ -83,12 +84,13 @@ func story(c inspect.Cycle) string {
 // if that tells it apart from the others of the cycle.
 func ownerIn(c inspect.Cycle, i int) string {
 	session := "session " + wire.SessionText(c.Steps[i].Session)
-	data := ownData(c.Steps[i].Has.Data)
+	own := func(s inspect.Step) string { return string(identity.Parse(s.Has.Data).Own) }
+	data := own(c.Steps[i])
 	if data == "" {
 		return session
 	}
 	for j, other := range c.Steps {
-		if j != i && ownData(other.Has.Data) == data {
+		if j != i && own(other) == data {
 			return fmt.Sprintf("%s (%s)", cli.Readable(data), session)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/inspect"
+	"github.com/zkrecipes/zkrecipes/internal/identity"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
 
@@ -156,7 +157,7 @@ func printText(w io.Writer, s Snapshot) error {
 	fmt.Fprintf(&out, "%s: %s\n", cli.Printable(s.Path), cli.Printable(s.headline()))
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	row := func(place string, c Contender) {
-		fmt.Fprintf(table, "  %s\t%s\tsession %s\t%s\t%s\t%s\n", place, c.Mode, c.Session, c.Age(), dataText(c.Data), cli.Printable(c.name))
+		fmt.Fprintf(table, "  %s\t%s\tsession %s\t%s\t%s\t%s\n", place, c.Mode, c.Session, c.Age(), c.Who(), cli.Printable(c.name))
 	}
 	holds := "holds"
 	if s.leads {
@@ -217,14 +218,17 @@ func (c Contender) Age() time.Duration {
 	return time.Duration(c.AgeSeconds * float64(time.Second)).Round(100 * time.Millisecond)
 }
 
+// Who shows the data of the contender.
+func (c Contender) Who() string { return dataText(c.Data) }
+
 // dataText shows the data of a contender.
 func dataText(data string) string {
-	switch own := ownData([]byte(data)); {
-	case own == data:
+	switch id := identity.Parse([]byte(data)); {
+	case !id.Asked:
 		return cli.Readable(data)
-	case own == "":
+	case len(id.Own) == 0:
 		return "asked to release"
 	default:
-		return cli.Readable(own) + " (asked to release)"
+		return cli.Readable(string(id.Own)) + " (asked to release)"
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/inspect"
+	"github.com/zkrecipes/zkrecipes/internal/identity"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -113,7 +114,7 @@ func printLeader(w io.Writer, at time.Time, now recipes.Participant) error {
 	text := "no leader"
 	if now.Path != "" {
 		text = fmt.Sprintf("%s  session %s  candidate since %s  %s",
-			cli.Readable(string(now.Data)), wire.SessionText(now.Session), now.Since.Format(time.RFC3339), cli.Printable(now.Path))
+			dataText(string(now.Data)), wire.SessionText(now.Session), now.Since.Format(time.RFC3339), cli.Printable(now.Path))
 	}
 	_, err := fmt.Fprintf(w, "%s  %s\n", at.Format(time.RFC3339), text)
 	return err
@@ -130,12 +131,14 @@ type leaderJSON struct {
 	Session string    `json:"session"`
 	Since   time.Time `json:"since"` // when it became a candidate, by the ensemble's clock
 	Znode   string    `json:"znode"`
+	Asked   bool      `json:"asked_to_release,omitempty"`
 }
 
 func printLeaderJSON(w io.Writer, at time.Time, now recipes.Participant) error {
 	change := leadership{Time: at}
 	if now.Path != "" {
-		change.Leader = &leaderJSON{string(now.Data), wire.SessionText(now.Session), now.Since, now.Path}
+		id := identity.Parse(now.Data)
+		change.Leader = &leaderJSON{string(id.Own), wire.SessionText(now.Session), now.Since, now.Path, id.Asked}
 	}
 	return cli.JSONLine(w, change)
 }

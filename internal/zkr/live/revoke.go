@@ -5,16 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/identity"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
@@ -72,40 +71,6 @@ with 111 if they have not left in time.`,
 	flags.DurationVar(&r.wait, "wait", 0, "wait until those that were asked have left, at most this long, the connection included (default: do not wait)")
 	flags.BoolVar(&r.json, "json", false, "print one JSON object a line, for each that was asked")
 	return cmd
-}
-
-// Revocation is the data that asks a contender to release: Curator's.
-const Revocation = "__REVOKE__"
-
-// ownText is the data of this module's holders, which understand a request that
-// their own text follows. Curator's understand the plain request alone, and
-// have an address as their data.
-var ownText = regexp.MustCompile(`^\S+ pid [0-9]+\b`)
-
-// isRequest reports whether data asks for the release.
-func isRequest(data string) bool {
-	return data == Revocation || strings.HasPrefix(data, Revocation+" ")
-}
-
-// ownData returns the data of a contender without a request for the release.
-func ownData(data []byte) string {
-	own, asked := strings.CutPrefix(string(data), Revocation)
-	if asked && isRequest(string(data)) {
-		return strings.TrimPrefix(own, " ")
-	}
-	return string(data)
-}
-
-// request returns the data that asks a contender with this data to release.
-func request(data string) []byte {
-	switch {
-	case isRequest(data):
-		return []byte(data)
-	case ownText.MatchString(data):
-		return []byte(Revocation + " " + data)
-	default:
-		return []byte(Revocation)
-	}
 }
 
 // revokeCommand asks contenders to release.
@@ -169,7 +134,7 @@ func (r *revokeCommand) run(ctx context.Context, c *framework.Client, at string,
 func ask(ctx context.Context, c *framework.Client, one Contender) (err error) {
 	const tries = 3
 	for range tries {
-		if _, err = c.Set(ctx, one.Path, request(one.Data), -1); !framework.MaybeApplied(err) {
+		if _, err = c.Set(ctx, one.Path, identity.Request([]byte(one.Data)), -1); !framework.MaybeApplied(err) {
 			return err
 		}
 	}
@@ -214,7 +179,7 @@ func (r *revokeCommand) print(w io.Writer, one Contender) error {
 	if one.Holds {
 		does = "holds"
 	}
-	_, err := fmt.Fprintf(w, "asked %s, which %s  session %s  %v  %s\n", dataText(one.Data), does, one.Session, one.Age(), cli.Printable(one.Path))
+	_, err := fmt.Fprintf(w, "asked %s, which %s  session %s  %v  %s\n", one.Who(), does, one.Session, one.Age(), cli.Printable(one.Path))
 	return err
 }
 
@@ -225,7 +190,7 @@ func (r *revokeCommand) await(ctx context.Context, c *framework.Client, at strin
 	}
 	for i, one := range asked {
 		if err := awaitGone(ctx, c, one); errors.Is(err, context.DeadlineExceeded) {
-			return cli.EndOfWait(c, fmt.Errorf("%s: asked, but %s has not left within %v (%d of %d have)", at, dataText(one.Data), r.wait, i, len(asked)))
+			return cli.EndOfWait(c, fmt.Errorf("%s: asked, but %s has not left within %v (%d of %d have)", at, one.Who(), r.wait, i, len(asked)))
 		} else if err != nil {
 			return err
 		}

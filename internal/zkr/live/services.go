@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -137,7 +139,7 @@ func (s *services) print(data []byte, path string) error {
 func describe(i discovery.Instance[json.RawMessage]) []string {
 	columns := []string{i.ID, i.Address}
 	if i.Port != 0 {
-		columns[1] += fmt.Sprintf(":%d", i.Port)
+		columns[1] = net.JoinHostPort(i.Address, strconv.Itoa(i.Port))
 	}
 	if i.SSLPort != 0 {
 		columns = append(columns, fmt.Sprintf("TLS %d", i.SSLPort))

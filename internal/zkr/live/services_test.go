@@ -40,6 +40,7 @@ func TestServices(t *testing.T) {
 			{Name: "billing", ID: "b", Address: "10.0.0.8", Port: 80, SSLPort: 443, Disabled: true, Type: discovery.Static, URISpec: uri},
 			{Name: "billing", ID: "a", Address: "10.0.0.7", Port: 8080, Payload: "x\ny"},
 			{Name: "billing", ID: "c"},
+			{Name: "billing", ID: "d", Address: "2001:db8::7", Port: 8080},
 			{Name: "other", ID: "c"},
 		} {
 			if _, err := d.Register(t.Context(), i); err != nil {
@@ -52,7 +53,7 @@ func TestServices(t *testing.T) {
 		const bad = "zkr: /services/billing/bad: not an instance: unexpected end of JSON input\n"
 		prints(false, "", "billing\nother\n", "")
 		prints(true, "", `{"name":"billing"}`+"\n"+`{"name":"other"}`+"\n", "")
-		prints(false, "billing", "a  10.0.0.7:8080\nb  10.0.0.8:80  TLS 443  STATIC  disabled  https://10.0.0.8\nc\n", bad)
+		prints(false, "billing", "a  10.0.0.7:8080\nb  10.0.0.8:80  TLS 443  STATIC  disabled  https://10.0.0.8\nc\nd  [2001:db8::7]:8080\n", bad)
 		data, _ := w.Data("/services/other/c")
 		prints(true, "other", string(data)+"\n", "")
 		var usage *cli.Exit

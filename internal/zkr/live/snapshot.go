@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/inspect"
+	"github.com/zkrecipes/zkrecipes/internal/identity"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
@@ -73,7 +74,7 @@ func contenderOf(c *inspect.Contender, now time.Time) Contender {
 	}
 	shown := Contender{
 		Path: c.Path, Holds: c.Holds, Unsure: c.Unsure, Mode: mode, Session: wire.SessionText(c.Session),
-		Data: string(c.Data), Asked: isRequest(string(c.Data)), name: path.Base(c.Path),
+		Data: string(c.Data), Asked: identity.IsRequest(c.Data), name: path.Base(c.Path),
 	}
 	if !c.Since.IsZero() { // else the znode could not be read
 		shown.created = version.Created{Czxid: c.Created, Ctime: c.Since.UnixMilli()}

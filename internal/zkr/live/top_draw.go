@@ -166,7 +166,7 @@ func (s *topScreen) drawContenders(width int) string {
 		if !c.Holds {
 			place = fmt.Sprintf("waits, %d.", s.scrolled+i+1-len(shown.Holders))
 		}
-		age, session, data := seconds(c.AgeSeconds, true), c.Session, dataText(c.Data)
+		age, session, data := seconds(c.AgeSeconds, true), c.Session, c.Who()
 		if c.created.Czxid == 0 { // not read: see detailsFollowed
 			age, session, data = "-", "-", "-"
 		}

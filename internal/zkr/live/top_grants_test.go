@@ -366,6 +366,7 @@ func TestTopHosts(t *testing.T) {
 		{"lock-0000000001", "web-1 pid 4711: sh", "web-1"},
 		{"lock-0000000001", "web-1 pid 4711", "web-1"},
 		{"lock-0000000001", "web-1 pid 4711: sh parent=0x1", "web-1"},
+		{"lock-0000000001", "__REVOKE__ web-1 pid 4711: sh", "web-1"},
 		{"lock-0000000001", "10.1.2.3", "10.1.2.3"},
 		{"lock-0000000001", "2001:db8::1", "2001:db8::1"},
 		{zkrtest.SomeID + "web-2-R-0000000001", "", "web-2"},

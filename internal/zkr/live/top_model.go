@@ -6,12 +6,12 @@ import (
 	"math"
 	"net/netip"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/inspect"
+	"github.com/zkrecipes/zkrecipes/internal/identity"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
@@ -159,7 +159,7 @@ func (m *topModel) row(l *inspect.Line) topRow {
 	age := func(since time.Time) float64 { return max(0, m.now.Sub(since).Seconds()) }
 	if len(l.Holders) > 0 {
 		first := &l.Holders[0]
-		r.Holder, r.Host, r.Asked = string(first.Data), hostOf(first), string(first.Data) == Revocation
+		r.Holder, r.Host, r.Asked = string(first.Data), hostOf(first), identity.IsRequest(first.Data)
 		if h != nil && !h.holders[first.Path].IsZero() {
 			r.HeldFor, r.HeldExact = age(h.holders[first.Path]), true
 		} else if !first.Since.IsZero() {
@@ -182,15 +182,12 @@ func (m *topModel) row(l *inspect.Line) topRow {
 	return r
 }
 
-// writesHost matches data that begins as zkr's and that of Go programs.
-var writesHost = regexp.MustCompile(`^(\S+) pid [0-9]+(:|$)`)
-
 // hostOf returns the host of a contender as its znode says it, or "". Its data
 // has the host if this module has written it, and the address if Curator has.
 // The names of plain read/write locks have the host.
 func hostOf(c *inspect.Contender) string {
-	if found := writesHost.FindSubmatch(c.Data); found != nil {
-		return string(found[1])
+	if host := identity.Parse(c.Data).Host; host != "" {
+		return host
 	}
 	if address, err := netip.ParseAddr(string(c.Data)); err == nil {
 		return address.String()

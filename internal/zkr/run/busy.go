@@ -69,8 +69,9 @@ func (r *answers) Sync(ctx context.Context, path string) error {
 	return err
 }
 
-// sayWait says on stderr, after a while, which holders zkr waits for. From then
-// on it also says when no server answers, until stop is called.
+// sayWait says on stderr, after a while, which holders zkr waits for, unless it
+// is to be quiet. From then on it also says when no server answers, until stop
+// is called.
 func (h *leaseCommand) sayWait(ctx context.Context, c *framework.Client, waiting string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -87,10 +88,13 @@ func (h *leaseCommand) sayWait(ctx context.Context, c *framework.Client, waiting
 		if ctx.Err() != nil {
 			return
 		}
-		if text != "" && answered {
+		if !answered {
+			text = "no server answers"
+		} else if h.quiet {
+			text = ""
+		}
+		if text != "" {
 			cli.Say(h.in.Stderr, 0, fmt.Sprintf("zkr: %s: %s: %s\n", cli.Printable(h.path()), waiting, cli.Printable(text)))
-		} else if !answered {
-			cli.Say(h.in.Stderr, 0, fmt.Sprintf("zkr: %s: %s: no server answers\n", cli.Printable(h.path()), waiting))
 		}
 		defer cli.SayDisconnects(c, h.in.Stderr, cli.Printable(h.path())+": "+waiting)()
 		<-ctx.Done()
@@ -112,7 +116,7 @@ func names(holders []inspect.Contender) string {
 			all = append(all, "a client whose znode may not be read")
 			continue
 		}
-		all = append(all, fmt.Sprintf("%s (session %s, joined %v ago)", cli.Readable(c.Data), c.Session, c.Age()))
+		all = append(all, fmt.Sprintf("%s (session %s, joined %v ago)", c.Who(), c.Session, c.Age()))
 	}
 	if more := len(holders) - len(all); more > 0 {
 		all = append(all, fmt.Sprintf("%d more", more))

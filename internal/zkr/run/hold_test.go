@@ -18,11 +18,11 @@ import (
 	"unsafe"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/identity"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
-	"github.com/zkrecipes/zkrecipes/internal/zkr/live"
 )
 
 var oneToken = regexp.MustCompile(`^[0-9a-f]{32}\n$`)
@@ -270,7 +270,7 @@ func TestHoldWithABlockedReader(t *testing.T) {
 		}
 		p := zkrtest.StartChanged(t, func(cmd *exec.Cmd) { cmd.Stdout = w }, e.Args("lock", "--revocable", path)...)
 		bubble.AwaitTrue(t, "the token is printed", func() bool { return buffered(t, r) == size })
-		if _, err := client.Set(t.Context(), zkrtest.FirstInLine(t, client, path), []byte(live.Revocation), -1); err != nil {
+		if _, err := client.Set(t.Context(), zkrtest.FirstInLine(t, client, path), identity.Request(nil), -1); err != nil {
 			t.Fatal(err)
 		}
 		return p

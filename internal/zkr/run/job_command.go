@@ -46,9 +46,6 @@ func (h *jobCommand) check(paths, command []string) error {
 			return cli.Usage("%s: /zookeeper is for the servers' own znodes", path)
 		}
 	}
-	if err := h.checkNested(); err != nil {
-		return err
-	}
 	if h.to.SessionTimeout <= 0 {
 		return cli.Usage("--session-timeout %v: must be more than 0", h.to.SessionTimeout)
 	}
@@ -71,7 +68,8 @@ func cannotRun(err error) error {
 	return &cli.Exit{Code: cli.ExitCannotRun, Err: err}
 }
 
-// connect returns a connected client. It says on stderr if that takes a while.
+// connect returns a connected client, unless this zkr would wait for one that
+// runs it. It says on stderr if it takes a while to connect.
 func (h *jobCommand) connect(ctx context.Context, more ...framework.Option) (*framework.Client, error) {
 	slow := time.AfterFunc(cli.AWhile, func() {
 		cli.Say(h.in.Stderr, time.Second, fmt.Sprintf("zkr: %s: no server of %s answers yet\n", cli.Printable(h.path()), cli.Printable(h.to.Servers)))
@@ -80,7 +78,15 @@ func (h *jobCommand) connect(ctx context.Context, more ...framework.Option) (*fr
 	if len(h.acl) > 0 {
 		more = append(more, framework.WithACL(h.acl...))
 	}
-	return h.to.Connect(ctx, more...)
+	client, err := h.to.Connect(ctx, more...)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.checkNested(ctx, client); err != nil {
+		client.Close() // nothing was done yet, so its error does not matter
+		return nil, err
+	}
+	return client, nil
 }
 
 // connectOrEnd is connect, which a signal may end. It may return a client with

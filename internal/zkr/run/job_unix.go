@@ -8,6 +8,8 @@ import (
 	"os/signal"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"unsafe"
@@ -62,8 +64,19 @@ func startJob(program string, args, env []string) (*job, error) {
 // ones that zkr was started to ignore are not among them: the command is to
 // ignore them as well.
 var stopping = sync.OnceValue(func() []os.Signal {
-	return slices.DeleteFunc([]os.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}, signal.Ignored)
+	return slices.DeleteFunc([]os.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU}, isIgnored)
 })
+
+// isIgnored reports whether a signal is ignored that Go has not touched, of
+// which signal.Ignored knows nothing. On systems other than Linux it does not
+// know it, either.
+func isIgnored(sig os.Signal) bool {
+	status, _ := os.ReadFile("/proc/self/status") // elsewhere there is none
+	_, mask, _ := strings.Cut(string(status), "\nSigIgn:\t")
+	mask, _, _ = strings.Cut(mask, "\n")
+	ignored, _ := strconv.ParseUint(mask, 16, 64)
+	return ignored&(1<<(sig.(syscall.Signal)-1)) != 0
+}
 
 // outliveTerminal keeps a terminal from stopping zkr, which then could not tell
 // of a loss.
@@ -79,12 +92,13 @@ func startOnTerminal(cmd *exec.Cmd) error {
 		signal.Notify(make(chan os.Signal, 1), sig) // the command inherits what is ignored, but not this
 		defer signal.Ignore(sig)
 	}
-	return cmd.Start()
+	return child.Start(cmd)
 }
 
 // wait also sees the command stop, which os.Process.Wait does not.
 func (j *group) wait() {
 	defer close(j.ended)
+	defer child.Ended(j.id)
 	for {
 		var status syscall.WaitStatus
 		_, err := syscall.Wait4(j.id, &status, syscall.WUNTRACED, nil)

@@ -26,6 +26,7 @@ type leaseCommand struct {
 	grace    time.Duration
 	lostCode codeFlag // the exit code when the lease is lost
 
+	quiet     bool   // nothing is said about others who hold
 	overMeans string // why the command is asked to end although the lease is held; empty: zkr does not say
 
 	inSubdirectories bool // the contenders' znodes are not children of the path: see inspect.Directories
@@ -72,8 +73,9 @@ until a signal or --until-eof ends it.
 
 A wait says on stderr after a second who holds the lock, and when no server answers.
 If --try finds the lock busy, or --wait is over, the error names the holders and the
-number of other clients that wait. If no server answers when --wait is over, zkr exits
-with 113.`
+number of other clients that wait. --quiet leaves all of that out, so that cron sends no
+mail; other errors are printed. If no server answers when --wait is over, zkr exits with
+113.`
 
 	orderedTokens = `ZKR_TOKEN is the fencing token, 32 hex digits. Each holder's token is greater than
 the previous holder's, also as text. So a resource can refuse a token that is less
@@ -82,8 +84,13 @@ than one it has seen.`
 	lossHelp = `
 
 zkr passes signals on to CMD's process group. It does not wait for processes that
-CMD leaves in the background. Once CMD runs, Control-Z does not stop zkr. If the
-lease is lost before CMD is started, zkr does not start it.
+CMD leaves in the background; as process 1 of a container it reaps them. Once CMD runs,
+Control-Z does not stop zkr. If the lease is lost before CMD is started, zkr does not
+start it.
+
+If zkr was started to ignore SIGHUP, SIGINT or Control-Z, CMD ignores it. zkr cannot see
+that another signal was ignored, and CMD does not ignore that one: Control-\ ends a CMD
+that a script runs in the background, unless CMD itself ignores SIGQUIT.
 
 The lease runs out if the ensemble cannot be reached. CMD's process group then gets
 SIGTERM, and SIGKILL before another client can be granted the lock. --grace is the time
@@ -198,14 +205,8 @@ func (h *leaseCommand) stopMargin() time.Duration {
 	return min(h.grace+h.to.Slack(), h.to.SessionTimeout/3)
 }
 
-// identity returns the data of our znode, which others see.
-func (h *leaseCommand) identity() []byte {
-	return fmt.Appendf(nil, "%s: %s", identity.Process(), h.name())
-}
-
-// data is the identity and, for a zkr that another one runs, the session of
-// that one.
-func (h *leaseCommand) data() []byte { return append(h.identity(), h.parentText()...) }
+// data returns the data of our znode, which others see.
+func (h *leaseCommand) data() []byte { return identity.OfCommand(h.name(), h.parent()) }
 
 // work runs the command while the lease is held, and does not release the
 // lease. Closing over asks the command to end although the lease is still held.

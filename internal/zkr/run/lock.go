@@ -28,7 +28,7 @@ the same line. With --layout kazoo, Python programs that use Kazoo's Lock do.
 ` + commandHelp + nestedHelp + severalHelp + orderedTokens + holdHelp + lossHelp + lossExit,
 		Example: `  zkr lock /app/backup -- pg_dump -f /backup/app.sql app
   zkr lock --try /app/cron -- ./nightly       # 111 if another machine runs it
-  zkr lock --try -E 0 /app/cron -- ./nightly  # 0 then: another machine does it
+  zkr lock --try -E 0 --quiet /app/cron -- ./nightly  # 0 then, without a word: for cron
   zkr lock --wait 30s --grace 3s /app/deploy -- ./deploy
   zkr lock /app/from /app/to -- ./transfer
   zkr lock --json /app/backup                 # holds until Control-C`,

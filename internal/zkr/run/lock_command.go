@@ -37,6 +37,7 @@ func (t *lockCommand) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&t.try, "try", false, "do not wait: exit with 111 at once if the lock is busy")
 	t.busyCode = codeFlag{code: cli.ExitNotAcquired}
 	flags.VarP(&t.busyCode, "conflict-exit-code", "E", "exit code when --try finds the lock busy or --wait is over, as with flock")
+	flags.BoolVar(&t.quiet, "quiet", false, "say nothing about a lock that others hold; errors are still printed")
 	flags.BoolVar(&t.revocable, "revocable", false, "end CMD with SIGTERM when another client asks for the release (zkr revoke)")
 	flags.BoolVar(&t.untilEOF, "until-eof", false, "without CMD: also release when stdin ends")
 	flags.BoolVar(&t.json, "json", false, "without CMD: print path, token, session and znode as one JSON object a line")
@@ -195,6 +196,8 @@ func (t *lockCommand) notAcquired(ctx context.Context, c *framework.Client, err 
 	switch holders, answered := whoHolds(ctx, c, t.paths, 0); {
 	case !answered && errors.Is(why, context.DeadlineExceeded):
 		return cli.NoAnswer(why) // nobody knows whether the lock is busy
+	case t.quiet:
+		why = nil
 	case holders != "":
 		why = fmt.Errorf("%w: %s", why, holders)
 	}

@@ -1,11 +1,15 @@
 package run
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/inspect"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
@@ -19,9 +23,10 @@ import (
 // for like a lock, but its session holds none.
 const heldVariable = "ZKR_HELD"
 
-// heldAbove is a lock that a zkr holds which runs this one.
+// heldAbove is a lock that a zkr holds which runs this one, or has started what
+// runs it.
 type heldAbove struct {
-	session string
+	session int64
 	servers string // without the chroot, separated by commas
 	path    string // with the chroot
 }
@@ -31,8 +36,12 @@ type heldAbove struct {
 func inherited() []heldAbove {
 	var all []heldAbove
 	for text := range strings.Lines(os.Getenv(heldVariable)) {
-		if parts := strings.SplitN(strings.TrimSuffix(text, "\n"), " ", 3); len(parts) == 3 {
-			all = append(all, heldAbove{parts[0], parts[1], parts[2]})
+		parts := strings.SplitN(strings.TrimSuffix(text, "\n"), " ", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		if session, err := strconv.ParseUint(parts[0], 0, 64); err == nil {
+			all = append(all, heldAbove{int64(session), parts[1], parts[2]})
 		}
 	}
 	return all
@@ -47,31 +56,51 @@ func (a heldAbove) isIn(e *cli.Ensemble) bool {
 	})
 }
 
+// stands reports whether the session has a znode in line at path, among the
+// permits there, or, as a member, at path itself. A process that has outlived
+// the command which started it has the variable, too. If no answer comes in
+// time, or a znode may not be read, stands returns true.
+func (a heldAbove) stands(ctx context.Context, c *framework.Client, path string) bool {
+	ctx, cancel := context.WithTimeout(ctx, cli.LookTimeout)
+	defer cancel()
+	line, err := inspect.Read(ctx, c, path) // a sync comes first
+	if err != nil {
+		return true
+	}
+	if slices.ContainsFunc(slices.Concat(line.Holders, line.Waiting), func(one inspect.Contender) bool {
+		return one.Session == a.session || one.Created == 0
+	}) {
+		return true
+	}
+	exists, stat, err := c.Exists(ctx, path)
+	return err != nil || exists && stat.EphemeralOwner == a.session
+}
+
 // checkNested refuses to wait for a lock that a zkr holds which runs this one.
-func (h *jobCommand) checkNested() error {
+func (h *jobCommand) checkNested(ctx context.Context, c *framework.Client) error {
 	if h.nests {
 		return nil
 	}
 	for _, a := range inherited() {
 		for _, path := range h.paths {
-			if a.isIn(h.to) && a.path == h.to.Full(path) {
-				return cli.Usage("%s: a zkr that runs this command holds it (session %s), so this one would wait forever", path, a.session)
+			if a.isIn(h.to) && a.path == h.to.Full(path) && a.stands(ctx, c, path) {
+				return cli.Usage("%s: a zkr that runs this command holds it (session %s), so this one would wait forever", path, wire.SessionText(a.session))
 			}
 		}
 	}
 	return nil
 }
 
-// parentText ends the data of our znode. It names the session of the nearest
-// zkr that runs this one and holds a lock of this ensemble: that one cannot go
-// on while this one waits. zkr deadlocks reads it.
-func (h *jobCommand) parentText() string {
+// parent returns the session of the nearest zkr that runs this one and holds a
+// lock of this ensemble, or 0: that one cannot continue while this one waits.
+// zkr deadlocks reads it in the data of our znode.
+func (h *jobCommand) parent() int64 {
 	for _, a := range inherited() {
 		if a.isIn(h.to) {
-			return " parent=" + a.session
+			return a.session
 		}
 	}
-	return ""
+	return 0
 }
 
 // held has the lines of heldVariable for what this zkr holds in a session.

@@ -63,6 +63,29 @@ func TestNestedOnTheSamePath(t *testing.T) {
 	}
 }
 
+// TestDaemonOutlivesItsLock: what was started under zkr lock can use the lock
+// after that one has ended, although its environment still names it.
+func TestDaemonOutlivesItsLock(t *testing.T) {
+	t.Parallel()
+	e := zkrtest.StartServer(t)
+	for verb, flags := range map[string][]string{"lock": nil, "write": nil, "elect": {"--once"}, "join": {"--id", "a"}} {
+		path, held := "/daemon/"+verb, filepath.Join(t.TempDir(), "held")
+		args := e.Args(verb, append(flags, path, "--", "sh", "-c", `printf %s "$ZKR_HELD" > "$0"`, held)...)
+		if first := zkrtest.Start(t, args...); first.Wait(t) != 0 {
+			t.Fatalf("%s: exit code %d; it printed %q", verb, first.Code, first.Text())
+		}
+		if text := strings.Join(zkrtest.Contents(t, held), ""); !strings.Contains(text, path) {
+			t.Fatalf("%s: ZKR_HELD is %q", verb, text)
+		}
+		again := zkrtest.StartChanged(t, func(cmd *exec.Cmd) {
+			cmd.Env = append(cmd.Env, heldVariable+"="+strings.Join(zkrtest.Contents(t, held), "\n"))
+		}, args...)
+		if again.Wait(t) != 0 {
+			t.Errorf("%s: exit code %d; it printed %q", verb, again.Code, again.Text())
+		}
+	}
+}
+
 // TestNestedNamesItsParent: the data of a znode ends with the session of the
 // zkr that runs this one and holds a lock of the same ensemble, and of no
 // other.
@@ -101,7 +124,8 @@ func TestNestedNamesItsParent(t *testing.T) {
 }
 
 // TestNestedCrosswise: two shells that take two locks one inside the other, in
-// different orders, wait for each other, and zkr deadlocks finds that.
+// different orders, wait for each other, and zkr deadlocks finds that, also
+// after all of them were asked to release.
 func TestNestedCrosswise(t *testing.T) {
 	t.Parallel()
 	e := zkrtest.StartServer(t)
@@ -119,9 +143,16 @@ func TestNestedCrosswise(t *testing.T) {
 	for _, path := range []string{"/cross/a", "/cross/b"} {
 		e.InLine(t, client, path, 2)
 	}
-	p := zkrtest.Start(t, e.Args("deadlocks", "--pause", "10ms", "/cross")...)
-	if code := p.Wait(t); code != cli.ExitDeadlock || !strings.Contains(p.Text(), "/cross/a") || !strings.Contains(p.Text(), "/cross/b") {
-		t.Errorf("exit code %d; it printed %q", code, p.Text())
+	for _, asked := range []bool{false, true} {
+		for _, path := range []string{"/cross/a", "/cross/b"} {
+			if asked && zkrtest.Start(t, e.Args("revoke", "--all", path)...).Wait(t) != 0 {
+				t.Fatalf("%s: nobody was asked", path)
+			}
+		}
+		p := zkrtest.Start(t, e.Args("deadlocks", "--pause", "10ms", "/cross")...)
+		if code := p.Wait(t); code != cli.ExitDeadlock || !strings.Contains(p.Text(), "/cross/a") || !strings.Contains(p.Text(), "/cross/b") {
+			t.Errorf("asked to release %v: exit code %d; it printed %q", asked, code, p.Text())
+		}
 	}
 }
 

@@ -158,6 +158,38 @@ func TestNothingIgnored(t *testing.T) {
 	}
 }
 
+// TestStartedToIgnore: the command ignores the signals that zkr was started to
+// ignore, as far as zkr can see them, however often it runs one. SIGQUIT it
+// cannot see: the help says so.
+func TestStartedToIgnore(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("reads /proc")
+	}
+	e := zkrtest.StartServer(t)
+	p := zkrtest.StartChanged(t, func(cmd *exec.Cmd) {
+		cmd.Args = append([]string{"sh", "-c", `trap "" HUP INT QUIT TSTP TTIN TTOU; exec "$0" "$@"`}, cmd.Args...)
+		cmd.Path = "/bin/sh"
+	}, e.Args("elect", "/ignored", "--", "cat", "/proc/self/status")...)
+	bubble.AwaitTrue(t, "two terms", func() bool { return strings.Count(p.Text(), "SigIgn:") >= 2 })
+	p.Signal(t, syscall.SIGTERM)
+	p.Wait(t)
+	for text := range strings.Lines(p.Text()) {
+		var ignored uint64
+		if n, _ := fmt.Sscanf(text, "SigIgn: %x", &ignored); n != 1 {
+			continue
+		}
+		for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU} {
+			if ignored&(1<<(sig-1)) == 0 {
+				t.Errorf("the command does not ignore %v", sig)
+			}
+		}
+		if ignored&(1<<(syscall.SIGQUIT-1)) != 0 {
+			t.Error("the command ignores SIGQUIT: the help says that this cannot be kept")
+		}
+	}
+}
+
 // TestStoppedCommandIsToldToEnd: a command that somebody has stopped hears of a
 // signal that asks it to end.
 func TestStoppedCommandIsToldToEnd(t *testing.T) {

@@ -30,7 +30,7 @@ func TestWaitSaysForWhom(t *testing.T) {
 		command.command = []string{"true"}
 		return startVirtual(command.run)
 	}
-	data := recipes.WithData((&leaseCommand{}).identity())
+	data := recipes.WithData((&leaseCommand{}).data())
 	const holder = `by \S+ pid \d+: zkr \(session 0x[0-9a-f]+, joined \S+ ago\), 1 waiting\n`
 	for name, test := range map[string]struct {
 		held  func(*framework.Client) (recipes.Acquirer, error)

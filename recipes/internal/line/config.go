@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/identity"
 )
 
 // Config is what the options of a line set.
@@ -49,7 +51,7 @@ func (c *Config) validate(maxRequest int) error {
 	if most := maxRequest - restOfRequest; len(c.Data) > most {
 		errs = append(errs, fmt.Errorf("data of %d bytes: must be at most %d", len(c.Data), most))
 	}
-	if IsRevocation(c.Data) {
+	if identity.IsRequest(c.Data) {
 		errs = append(errs, fmt.Errorf("data %q: means a request to release", c.Data))
 	}
 	if c.ACL != nil && len(c.ACL) == 0 {

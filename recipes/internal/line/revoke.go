@@ -3,30 +3,19 @@ package line
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/identity"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
-// Revocation is the data by which anybody asks a holder, or a waiter, to
-// release: Apache Curator's.
-const Revocation = "__REVOKE__"
-
-// IsRevocation reports whether data asks for the release: it is Revocation, or
-// that, a space, and any text. zkr revoke appends the holder's own data, so
-// that it can still be read. Curator compares the whole data.
-func IsRevocation(data []byte) bool {
-	return string(data) == Revocation || strings.HasPrefix(string(data), Revocation+" ")
-}
-
-// Revoke asks the contender with the znode at path to leave. It fails with
-// zk.ErrNoNode if that has left.
-func (l *Line) Revoke(ctx context.Context, path string) error {
+// Revoke asks the contender with the znode at path, and with such data, to
+// leave. It fails with zk.ErrNoNode if that has left.
+func (l *Line) Revoke(ctx context.Context, path string, data []byte) error {
 	if path != child(l.dir, base(path)) {
 		return fmt.Errorf("%s: not in line at %s", path, l.dir)
 	}
-	return privileged.Framework.SetUnique(ctx, l.client, path, []byte(Revocation))
+	return privileged.Framework.SetUnique(ctx, l.client, path, identity.Request(data))
 }
 
 // isRevoked reports whether a release was asked for, as far as anybody has
@@ -87,7 +76,7 @@ func (g *grant) checkRevoked(ctx context.Context, sess *framework.Session) (wait
 		return false, nil
 	}
 	data, _, err := sess.Get(ctx, g.path)
-	asked := err == nil && IsRevocation(data)
+	asked := err == nil && identity.IsRequest(data)
 	if asked {
 		g.queue.update(func() {
 			close(revoked)
