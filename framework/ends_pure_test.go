@@ -175,7 +175,7 @@ func TestNothingIsBegunWithoutAConnection(t *testing.T) {
 	for name, call := range map[string]func(s *session, on *link) error{
 		"what the server has": func(s *session, _ *link) error { return failureOf(s.offers(context.Background(), wire.OpMultiRead)) },
 		"events": func(s *session, _ *link) error {
-			return failureOf((&Session{live: s}).events(path, func(uint64, zk.EventType, string) {}))
+			return failureOf((&Session{live: s}).events(path, func(uint64, zk.EventType, string) {}, nil))
 		},
 		"reads under watches": func(s *session, _ *link) error {
 			return failureOf((&Session{live: s}).readAllAndWatch(context.Background(), path, reads))

@@ -93,6 +93,7 @@ var (
 	ReadAllAndWatch = forEngine{}.ReadAllAndWatch
 	SetWatches      = forEngine{}.SetWatches
 	Unwatch         = forEngine{}.Unwatch
+	Arm             = forEngine{}.Arm
 )
 
 // CreateEphemeral, CloseEarlier and WatchAndResume are what forEngine has.

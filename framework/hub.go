@@ -86,12 +86,18 @@ func (h *hub) onEvent(on *link, order uint64, what zk.EventType, path string) {
 	case zk.EventNodeDeleted:
 		kinds = []watchKind{watchData, watchChildren, watchMissing}
 	}
+	mayStay := h.session.trees.isArming(path) // see unwanted.go
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, kind := range kinds {
 		key := watchKey{kind, path}
-		delete(h.unwanted, key)
-		if w := h.armed[key]; w != nil {
+		w := h.armed[key]
+		if !mayStay {
+			delete(h.unwanted, key)
+		} else if w != nil && w.on == on {
+			h.noteUnwantedLocked(key, on)
+		}
+		if w != nil {
 			w.firedAt = order
 			if what == zk.EventNodeDeleted {
 				w.deletedOn = on

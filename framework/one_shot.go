@@ -18,9 +18,9 @@ import (
 // they follow the same rules as the hub: see trees.
 
 // events is the Events of package privileged.
-func (s *Session) events(path string, on func(order uint64, what zk.EventType, path string)) (stop func(), err error) {
+func (s *Session) events(path string, on func(order uint64, what zk.EventType, path string), relies func(path string) bool) (stop func(), err error) {
 	live := s.session()
-	f := &follower{root: s.root, path: s.root.fix(path), on: on}
+	f := &follower{root: s.root, path: s.root.fix(path), on: on, relies: relies}
 	if err = ValidatePath(path); err == nil {
 		err = live.follow(f)
 	}

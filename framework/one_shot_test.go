@@ -18,7 +18,7 @@ import (
 func listen(t *testing.T, s *framework.Session, path string) (e *ear, stop func()) {
 	t.Helper()
 	e = &ear{t: t}
-	stop, err := framework.Events(s, path, e.on)
+	stop, err := framework.Events(s, path, e.on, func(string) bool { return true })
 	must(t, err)
 	return e, stop
 }
@@ -262,7 +262,7 @@ func TestReadAllAndWatchEnds(t *testing.T) {
 		for range 2 {
 			_, err := framework.ReadAllAndWatch(t.Context(), s, "/lib/none", books...)
 			setErr := trySetWatches(t, s, 0, framework.Read{Path: "/lib"})
-			_, eventsErr := framework.Events(s, "/", nil)
+			_, eventsErr := framework.Events(s, "/", nil, nil)
 			for _, err := range []error{err, setErr, eventsErr} {
 				if !errors.Is(err, s.Err()) {
 					t.Errorf("afterwards: %v, want %v", err, s.Err())

@@ -151,7 +151,7 @@ func TestPathsThatAreRefused(t *testing.T) {
 	on := func(uint64, zk.EventType, string) {}
 	for name, call := range map[string]func(s *Session, path string) error{
 		"arm":            func(s *Session, path string) error { return failureOf(s.arm(ctx, []string{"/fine", path})) },
-		"events":         func(s *Session, path string) error { return failureOf(s.events(path, on)) },
+		"events":         func(s *Session, path string) error { return failureOf(s.events(path, on, nil)) },
 		"create, shared": func(s *Session, path string) error { return s.createEphemeral(path, nil, nil) },
 		"delete, shared": func(s *Session, path string) error { return s.startDelete(ctx, path, false)() },
 		"leave":          func(s *Session, path string) error { return s.scope().leave(ctx, path, true, false) },

@@ -108,8 +108,8 @@ func (forEngine) Endless(s *Session) *Session {
 	return &Session{live: s.live, root: s.root, endless: true, allowance: s.allowance}
 }
 
-func (forEngine) Events(s *Session, path string, on func(order uint64, what zk.EventType, path string)) (stop func(), err error) {
-	return s.events(path, on)
+func (forEngine) Events(s *Session, path string, on func(order uint64, what zk.EventType, path string), relies func(path string) bool) (stop func(), err error) {
+	return s.events(path, on, relies)
 }
 
 func (forEngine) ReadAllAndWatch(ctx context.Context, s *Session, root string, reads ...Read) ([]ReadResult, error) {

@@ -66,9 +66,10 @@ const (
 
 // follower hears of events.
 type follower struct {
-	root prefix
-	path string // on the wire
-	tree *tree  // nil: it hears of the events of other watches only
+	root   prefix
+	path   string                 // on the wire
+	tree   *tree                  // nil: it hears of the events of other watches only
+	relies func(path string) bool // whether it needs the watches on a znode; nil: none
 
 	mu    sync.Mutex // guards ended, and is held while on runs, which must not block
 	ended bool
@@ -318,13 +319,9 @@ func (s *session) removeTree(t *tree) {
 	_, err := s.askAbout(t, wire.OpRemoveWatches, &wire.WatchesRequest{Path: t.path, Type: wire.WatcherAny})
 	s.trees.mu.Lock()
 	defer s.trees.mu.Unlock()
-	code, refused := wire.OK, false
-	if err != nil {
-		code, refused = codeOf(err)
-	}
 	switch {
 	case t.phase == treeGone:
-	case !refused || code == wire.NoWatcher || s.hasEnded(t.on):
+	case err == nil || isNoWatcher(err) || s.hasEnded(t.on):
 		s.trees.moveLocked(t, treeGone)
 	default:
 		s.trees.moveLocked(t, treeArmed)
@@ -372,6 +369,14 @@ func (ts *trees) beginOneLocked(path string) {
 		ts.arming = make(map[string]int)
 	}
 	ts.arming[path]++
+}
+
+// isArming reports whether a request is under way that arms or removes a watch
+// for one event on a path.
+func (ts *trees) isArming(path string) bool {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return ts.arming[path] > 0
 }
 
 // endOne notes that this has been done.

@@ -18,9 +18,13 @@ import (
 //
 // A removal is for a path and a kind of watch, whoever has armed it. So while
 // one is under way nothing else is armed on its path: see beginOne. None is
-// sent while a caller wants a watch of that kind on that path, nor where a tree
-// or somebody who is told of all events may rely on it. Before it is sent the
-// watch fires: who has not left, reads again.
+// sent while a caller wants a watch of that kind on that path, nor at the root
+// of a tree, nor where somebody who is told of all events relies on it. Before
+// it is sent the watch fires: who has not left, reads again.
+//
+// Notes are kept where it is not certain that the watch is gone. The event of a
+// change uses it up, but not what setWatches tells of a change before it. While
+// a request is under way that may arm a watch, nobody knows which it is.
 
 // unwanted is a watch that a server may have, and nobody wants.
 type unwanted struct {
@@ -35,7 +39,9 @@ type unwanted struct {
 // When all callers that share a watch have given it up, and no other needs it
 // within about a session timeout, one request removes it at the server (3.5 or
 // later). Another watch stays at the server until it fires or the connection
-// ends. So does one that more than 1,024 callers share at a time.
+// ends. So does one that more than 1,024 callers share at a time. One on the
+// root of a cache, or on a znode that a cache watches singly, stays as long as
+// the cache needs it.
 func (s *Session) Unwatch(changed <-chan struct{}) { s.session().hub.unwatch(changed) }
 
 func (h *hub) unwatch(changed <-chan struct{}) {
@@ -78,7 +84,7 @@ func (w *watch) leave() {
 func (w *watch) leaveLocked() {
 	h := &w.session.hub
 	w.wanted--
-	if w.wanted <= 0 && h.armed[w.key] == w {
+	if w.wanted <= 0 && h.armed[w.key] == w && w.on != nil { // otherwise see noteArmed
 		h.noteUnwantedLocked(w.key, w.on)
 	}
 }
@@ -90,7 +96,7 @@ func (h *hub) noteArmed(w *watch, order uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch now := h.armed[w.key]; {
-	case now == nil && w.firedAt < order, now == w && (w.wanted <= 0 || w.node.found):
+	case now != w && w.firedAt < order, now == w && (w.wanted <= 0 || w.node.found):
 		h.noteUnwantedLocked(w.key, w.on)
 	}
 }
@@ -126,8 +132,10 @@ func (s *session) sweep() {
 	paths := make(map[string]bool)
 	for key, u := range h.unwanted {
 		if time.Since(u.since) >= s.granted() {
-			paths[key.path] = true
 			h.unwanted[key] = unwanted{u.on, time.Now()} // if it is not removed now
+			if w := h.armed[key]; w == nil || w.wanted <= 0 {
+				paths[key.path] = true
+			}
 		}
 	}
 	h.mu.Unlock()
@@ -165,13 +173,16 @@ func (s *session) removeAllUnwanted(on *link, paths []string) {
 // rely on them, it does nothing. If the server answers that it has not done so,
 // they are noted again.
 func (s *session) removeUnwanted(on *link, path string) {
-	if !s.trees.beginRemoval(path) {
+	if s.core.hasRefused(wire.OpRemoveWatches) || !s.trees.beginRemoval(path) {
 		return
 	}
 	defer s.trees.endRemoval(path)
+	if slices.ContainsFunc(s.trees.hearing(path), func(f *follower) bool { return f.relies != nil && f.relies(f.root.unfix(path)) }) {
+		return
+	}
 	h := &s.hub
 	h.mu.Lock()
-	what := h.unwantedLocked(path)
+	what := h.unwantedLocked(path, on)
 	h.mu.Unlock()
 	if what == 0 {
 		return
@@ -179,44 +190,46 @@ func (s *session) removeUnwanted(on *link, path string) {
 	_, err := call(context.Background(), s, Request{Op: opNameWatch, Path: path}, func(*zk.Conn) (reply, error) {
 		return s.ask(context.Background(), on, wire.OpRemoveWatches, &wire.WatchesRequest{Path: path, Type: what}, 0)
 	}, nil)
-	if err == nil || s.hasEnded(on) {
+	if err == nil || isNoWatcher(err) || s.hasEnded(on) {
 		return
 	}
 	if isRefusal(err) {
 		s.core.refuse(wire.OpRemoveWatches, err)
-		return
 	}
-	if code, _ := codeOf(err); code != wire.NoWatcher {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if what != wire.WatcherData {
-			h.noteUnwantedLocked(watchKey{watchChildren, path}, on)
-		}
-		if what != wire.WatcherChildren {
-			h.noteUnwantedLocked(watchKey{watchData, path}, on)
-		}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if what != wire.WatcherData {
+		h.noteUnwantedLocked(watchKey{watchChildren, path}, on)
+	}
+	if what != wire.WatcherChildren {
+		h.noteUnwantedLocked(watchKey{watchData, path}, on)
 	}
 }
 
-// unwantedLocked returns which watches on a path nobody wants, 0 if there are
-// none, and fires them. A server has one watch for a znode's data and for its
-// absence.
-func (h *hub) unwantedLocked(path string) (what wire.WatcherType) {
-	unwanted := func(kinds ...watchKind) bool {
-		noted, wanted := false, false
+// isNoWatcher reports whether err is the answer to a removal that the server
+// has no such watch.
+func isNoWatcher(err error) bool {
+	code, _ := codeOf(err)
+	return code == wire.NoWatcher
+}
+
+// unwantedLocked returns which watches on a path nobody wants on a connection,
+// 0 if there are none, and fires them. A server has one watch for a znode's
+// data and for its absence. What somebody wants stays noted: its read may fail.
+func (h *hub) unwantedLocked(path string, on *link) (what wire.WatcherType) {
+	unwanted := func(kinds ...watchKind) (noted bool) {
 		for _, kind := range kinds {
 			key := watchKey{kind, path}
-			_, ok := h.unwanted[key]
+			u, ok := h.unwanted[key]
+			if w := h.armed[key]; ok && u.on != on || w != nil && w.wanted > 0 {
+				return false
+			}
 			noted = noted || ok
-			delete(h.unwanted, key)
-			w := h.armed[key]
-			wanted = wanted || w != nil && w.wanted > 0
 		}
-		if !noted || wanted {
-			return false
+		if noted {
+			h.forsakeLocked(path, kinds...)
 		}
-		h.forsakeLocked(path, kinds...)
-		return true
+		return noted
 	}
 	children, data := unwanted(watchChildren), unwanted(watchData, watchMissing)
 	switch {
@@ -235,8 +248,7 @@ func (h *hub) unwantedLocked(path string) (what wire.WatcherType) {
 func (ts *trees) beginRemoval(path string) bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	relies := func(f *follower) bool { return f.tree == nil } // another relies on the watch at its own path
-	if slices.ContainsFunc(ts.hearingLocked(path), relies) || ts.at[path] != nil || ts.arming[path] > 0 {
+	if ts.at[path] != nil || ts.arming[path] > 0 {
 		return false
 	}
 	if ts.removing == nil {

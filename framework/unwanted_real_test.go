@@ -2,6 +2,9 @@ package framework_test
 
 import (
 	"context"
+	"io"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,5 +60,42 @@ func TestUnwatchOnTheRealServer(t *testing.T) {
 		if session(t, c).ID() != s.ID() || len(answered) != 0 {
 			t.Errorf("round %d: %d requests more", round, len(answered))
 		}
+	}
+}
+
+// The real server removes watches below a recursive one, which stays.
+func TestUnwatchBelowATreeOnTheRealServer(t *testing.T) {
+	ens := apache.Start(t, 1)
+	const short = 4 * time.Second
+	c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(short))
+	must(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	must(t, c.WaitConnected(t.Context()))
+	s := session(t, c)
+	must(t, failure(c.Create(t.Context(), "/a", nil, 0)))
+	tree, _, _ := mustWatchTree(t, s, "/")
+	watchAndGiveUp(t, s, "/a")
+	watched := func() string {
+		conn, err := net.Dial("tcp", ens.Servers())
+		must(t, err)
+		defer conn.Close()
+		_, err = conn.Write([]byte("wchp"))
+		must(t, err)
+		text, err := io.ReadAll(conn)
+		must(t, err)
+		return string(text)
+	}
+	if text := watched(); !strings.Contains(text, "/a/none\n") {
+		t.Fatalf("watched:\n%s", text)
+	}
+	bubble.AwaitTrue(t, "the removals", func() bool { return !strings.Contains(watched(), "/a") })
+	if text := watched(); !strings.HasPrefix(text, "/\n") {
+		t.Errorf("watched:\n%s", text)
+	}
+	tree.take()
+	must(t, failure(c.Set(t.Context(), "/a", nil, -1)))
+	must(t, failure(c.Create(t.Context(), "/a/none", nil, 0)))
+	if heard, _ := tree.take(); heard != "=/a +/a/none" {
+		t.Errorf("heard %q", heard)
 	}
 }

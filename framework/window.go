@@ -28,6 +28,9 @@ func newWindow() window {
 // must be called when it has come. It reports false if ctx has ended, or over
 // is closed.
 func (w *window) enter(ctx context.Context, size int, over <-chan struct{}) (leave func(), ok bool) {
+	if ctx.Err() != nil { // a select may choose the gate all the same
+		return nil, false
+	}
 	select {
 	case w.gate <- struct{}{}:
 	case <-ctx.Done():

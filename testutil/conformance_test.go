@@ -201,6 +201,8 @@ func conformance(t *testing.T, ens testutil.Ensemble) []string {
 		{"several reads", s.multiReads},
 		{"odd requests", s.odd},
 		{"odd bodies", s.oddBodies},
+		{"watches below a tree", s.watchesBelowATree},
+		{"set watches on what is watched", s.keptWatches},
 		{"sessions", s.sessions},
 		{"endings", s.endings},
 		{"new sessions", s.newSessions},

@@ -144,6 +144,55 @@ func (s *script) removedWatches() {
 	s.b.do(wire.OpPing, nil)
 }
 
+// watchesBelowATree removes watches of one event below a recursive one, which
+// stays whole, and at its root, where a removal takes a half of it.
+func (s *script) watchesBelowATree() {
+	change := func() {
+		s.a.do(wire.OpSetData, set("/tree/x", "1", -1))
+		for _, path := range []string{"/tree/x/y", "/tree/none"} {
+			s.a.do(wire.OpCreate, create(path, "", 0))
+			s.a.do(wire.OpDelete, version(path, -1))
+		}
+		s.both()
+	}
+	for _, root := range []string{"/tree", "/"} {
+		s.a.do(wire.OpCreate, create("/tree", "", 0))
+		s.a.do(wire.OpCreate, create("/tree/x", "", 0))
+		s.b.do(wire.OpAddWatch, addWatch(root, wire.WatchPersistentRecursive))
+		for _, kind := range []wire.WatcherType{wire.WatcherChildren, wire.WatcherData, wire.WatcherAny} {
+			s.b.do(wire.OpGetData, look("/tree/x", true))
+			s.b.do(wire.OpGetChildren, look("/tree/x", true))
+			s.b.do(wire.OpExists, look("/tree/none", true))
+			for _, path := range []string{"/tree/x", "/tree/x", "/tree/none", "/tree/never"} {
+				s.b.do(wire.OpRemoveWatches, watchesOf(path, kind))
+			}
+			change()
+		}
+		s.b.do(wire.OpGetChildren, look(root, true)) // replaces one half of it
+		for _, kind := range []wire.WatcherType{wire.WatcherChildren, wire.WatcherChildren, wire.WatcherData, wire.WatcherAny} {
+			s.b.do(wire.OpRemoveWatches, watchesOf(root, kind))
+			change()
+		}
+		s.a.do(wire.OpDelete, version("/tree/x", -1))
+		s.a.do(wire.OpDelete, version("/tree", -1))
+		s.both()
+	}
+}
+
+// keptWatches sends setWatches for what is watched already: the event of a
+// change that was missed does not use up that watch.
+func (s *script) keptWatches() {
+	s.b.do(wire.OpExists, look("/kept", true))
+	s.b.do(wire.OpExists, look("/", true))
+	s.b.do(wire.OpGetChildren, look("/", true))
+	past := &wire.SetWatchesRequest{Child: []string{"/kept", "/"}, Data: []string{"/kept", "/"}, Exist: []string{"/"}}
+	s.b.await(s.b.send(wire.OpSetWatches, past), wire.OpSetWatches, "setWatches on what is watched")
+	s.a.do(wire.OpCreate, create("/kept", "", 0))
+	s.a.do(wire.OpSetData, set("/", "", -1))
+	s.a.do(wire.OpDelete, version("/kept", -1))
+	s.both()
+}
+
 func (s *script) setWatches2() {
 	s.a.do(wire.OpCreate, create("/r2", "", 0))
 	seen := s.log.base

@@ -124,6 +124,7 @@ func (b *Barrier) waitIn(ctx context.Context, sess *framework.Session, seen *ver
 		}
 		now := version.CreatedOf(stat)
 		if *seen != (version.Created{}) && *seen != now {
+			sess.Unwatch(changed)
 			return nil
 		}
 		*seen = now

@@ -59,12 +59,22 @@ func TestBarrier(t *testing.T) {
 	})
 }
 
-// A Wait or a Leave that is given up leaves no watch.
+// A Wait, an Enter or a Leave that is given up leaves no watch, also where a
+// server has no recursive ones.
 func TestWaitLeavesNoWatch(t *testing.T) {
 	for name, wait := range map[string]func(t *testing.T, w *bubble.World, ctx context.Context) <-chan error{
 		"Wait": func(t *testing.T, w *bubble.World, ctx context.Context) <-chan error {
 			must(t, simple(t, w.ConnectNext()).Set(t.Context()))
 			return waiting(ctx, simple(t, w.ConnectNext()))
+		},
+		"Enter": func(t *testing.T, w *bubble.World, ctx context.Context) <-chan error {
+			result := make(chan error, 1)
+			d := double(t, w.ConnectNext(), 2)
+			go func() {
+				_, err := d.Enter(ctx)
+				result <- err
+			}()
+			return result
 		},
 		"Leave of the last one": func(t *testing.T, w *bubble.World, ctx context.Context) <-chan error {
 			return leaving(ctx, enterTogether(t, double(t, w.ConnectNext(), 2), double(t, w.ConnectNext(), 2))[1])
@@ -74,7 +84,7 @@ func TestWaitLeavesNoWatch(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			bothKindsOfWatches(t, func(t *testing.T, w *bubble.World) {
 				ctx, cancel := context.WithCancel(t.Context())
 				result := wait(t, w, ctx)
 				pending(t, result)
@@ -122,6 +132,39 @@ func TestWaitGoesOn(t *testing.T) {
 				waited(t, result)
 				w.NothingLeft(path)
 			})
+		})
+	}
+}
+
+// A barrier that is removed and set again while one who waits for it has no
+// connection, or loses its session, the first one or the second, lets it pass.
+// No watch stays on the barrier that has come since.
+func TestSetAgainWhileNobodySees(t *testing.T) {
+	for sessions := range 3 { // that end before, or meanwhile
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			c, other := w.Connect("waits", patient), w.ConnectNext()
+			b, network := simple(t, other), w.ClientNet("waits")
+			must(t, b.Set(t.Context()))
+			result := waiting(t.Context(), simple(t, c))
+			pending(t, result)
+			if sessions == 2 {
+				w.Expire(c)
+				pending(t, result)
+			}
+			network.Cut()
+			network.Drop()
+			if sessions > 0 {
+				must(t, w.ExpireSession(w.SessionID(c)))
+			}
+			must(t, b.Remove(t.Context()))
+			must(t, b.Set(t.Context()))
+			pending(t, result)
+			network.Heal()
+			waited(t, result)
+			time.Sleep(2 * bubble.Timeout)
+			if left := w.Watches(); len(left) > 0 {
+				t.Errorf("watches are left: %v", left)
+			}
 		})
 	}
 }

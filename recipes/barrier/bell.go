@@ -66,9 +66,13 @@ func (b *bell) arm(ctx context.Context) (anew bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	b.over = changed
-	if stop, err := privileged.Framework.Events(b.sess, b.path, hear); err == nil {
-		b.stop = stop
+	stop, err := privileged.Framework.Events(b.sess, b.path, hear, nil)
+	if err != nil { // without a connection: over is about to be closed
+		stop = func() {}
+	}
+	b.over, b.stop = changed, func() {
+		stop()
+		b.sess.Unwatch(changed)
 	}
 	return true, nil
 }

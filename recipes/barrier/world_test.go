@@ -10,6 +10,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/hidden"
 	"github.com/zkrecipes/zkrecipes/recipes/barrier"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
@@ -21,6 +22,14 @@ const (
 
 // patient makes calls outlast an outage.
 var patient = framework.WithRetry(retry.Exponential(50*time.Millisecond, 2*time.Second, math.MaxInt))
+
+// bothKindsOfWatches runs a scenario at servers that have recursive watches,
+// and at servers that have none.
+func bothKindsOfWatches(t *testing.T, scenario func(t *testing.T, w *bubble.World)) {
+	t.Helper()
+	bubble.Run(t, scenario)
+	bubble.Run(t, scenario, hidden.WithoutLastingWatches())
+}
 
 func must(t *testing.T, err error) {
 	t.Helper()

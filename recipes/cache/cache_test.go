@@ -431,11 +431,34 @@ func TestCloseOfOneShotWatches(t *testing.T) {
 		}
 		shows(t, w, second)
 		second.Close()
-		time.Sleep(2 * bubble.Timeout)
 		noWatches(t, w)
 		if n := w.Requests()[testutil.OpRemoveWatches]; n != 65 {
 			t.Errorf("%d requests to remove the watches of 65 znodes", n)
 		}
+	})
+}
+
+// A cache with one-shot watches keeps those that it needs, and no others of its
+// client.
+func TestOneShotWatchesThatNobodyNeeds(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("reader")
+		fill(t, c, 1, 2)
+		k := synced(t, c, cache.WithOneShotWatches())
+		before, s := w.WatchCount(), w.Session(c)
+		for _, path := range []string{root + "/none", root + "/dir-000"} {
+			_, _, changed, err := s.WatchExists(t.Context(), path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Unwatch(changed)
+		}
+		time.Sleep(3 * bubble.Timeout)
+		if n := w.WatchCount(); n != before {
+			t.Errorf("%d watches, and %d before: %v", n, before, w.Watches())
+		}
+		set(t, c, root+"/dir-000", "new")
+		shows(t, w, k)
 	})
 }
 

@@ -154,7 +154,16 @@ func (w *watch) arm() (stop func(), err error) {
 		}
 	}
 	w.oneShot = true
-	return privileged.Framework.Events(w.session, w.c.root, w.on)
+	return privileged.Framework.Events(w.session, w.c.root, w.on, w.relies)
+}
+
+// relies reports whether the one-shot watches on a znode are needed. What is
+// read later arms them again.
+func (w *watch) relies(path string) bool {
+	c := w.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.watch == w && (c.reading || path == c.root || c.view.tree.get(path) != nil || c.hidden.get(path) != nil)
 }
 
 func (w *watch) readAll(reads []framework.Read) ([]framework.ReadResult, error) {

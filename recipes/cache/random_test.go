@@ -127,8 +127,7 @@ func playRandom(t *testing.T, random *rand.Rand) {
 		if random.IntN(2) == 0 {
 			opts = append(opts, cache.WithRecheck(time.Minute))
 		}
-		lasting := random.IntN(3) > 0
-		if !lasting {
+		if random.IntN(3) == 0 {
 			opts = append(opts, cache.WithOneShotWatches())
 		}
 		k := start(t, c, opts...)
@@ -213,8 +212,6 @@ func playRandom(t *testing.T, random *rand.Rand) {
 			t.Errorf("only %d views", len(views))
 		}
 		k.Close()
-		if lasting {
-			noWatches(t, w)
-		}
+		noWatches(t, w)
 	}, testutil.WithMembers(members))
 }

@@ -235,10 +235,11 @@ func await(t bubble.T, k *cache.Cache, want cache.State) cache.Status {
 	return k.Status()
 }
 
-// noWatches fails the test unless the server has no watch of the cache.
+// noWatches fails the test unless the server has no watch of the cache. Those
+// of a single event are removed after a session timeout.
 func noWatches(t bubble.T, w *bubble.World) {
 	t.Helper()
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * bubble.Timeout)
 	synctest.Wait()
 	if left := w.Watches(); len(left) > 0 {
 		t.Errorf("watches are left: %v", left)

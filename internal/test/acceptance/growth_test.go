@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/barrier"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
@@ -62,6 +65,8 @@ func TestNothingGrows(t *testing.T) {
 				d := &days{t: t, World: w, owner: recipes.NewOwner()}
 				d.a, d.b = w.Connect("a", framework.WithSessionTimeout(longest)), w.Connect("b", framework.WithSessionTimeout(longest))
 				d.keyed = made[*locks.Keyed](t)(locks.NewKeyed(d.a, "/grow/keyed"))
+				above := made[*cache.Cache](t)(cache.New(d.a, "/"))
+				above.Start()
 				d.leading = bubble.Acquire(t, t.Context(), made[*locks.Mutex](t)(locks.NewMutex(d.b, "/grow/leading")))
 				const each = 36 // cycles, each followed by forty idle minutes: about a day
 				d.pass(each, weather.strike)
@@ -73,6 +78,7 @@ func TestNothingGrows(t *testing.T) {
 					t.Error(grown)
 				}
 				bubble.Release(t, d.leading)
+				above.Close()
 			})
 		})
 	}
@@ -95,6 +101,11 @@ func made[V any](t *testing.T) func(V, error) V {
 // count counts what is kept when no caller wants anything.
 func (d *days) count() bubble.Census {
 	time.Sleep(2 * time.Hour) // searches for strays and pauses have ended
+	for path, n := range d.Watches() {
+		if strings.HasPrefix(path, "/grow/") && !strings.HasPrefix(path, "/grow/leading") {
+			d.t.Errorf("%d watches of %s", n, path)
+		}
+	}
 	return d.Count(d.a, d.b, d.owner, d.keyed, d.leading)
 }
 
@@ -102,7 +113,7 @@ func (d *days) pass(cycles int, strike func(*days)) {
 	for range cycles {
 		d.cycle++
 		strike(d)
-		for _, use := range []func(){d.locks, d.reading, d.permits, d.terms, d.waiting, d.watching, d.bound} {
+		for _, use := range []func(){d.locks, d.reading, d.permits, d.terms, d.waiting, d.watching, d.meeting, d.bound} {
 			use()
 		}
 		time.Sleep(40 * time.Minute)
@@ -216,6 +227,19 @@ func (d *days) watching() {
 	for range names { //nolint:revive // until it is closed
 	}
 	stop()
+}
+
+// meeting: what is waited for at barriers, and given up.
+func (d *days) meeting() {
+	ctx, cancel := context.WithTimeout(d.t.Context(), time.Second)
+	defer cancel()
+	simple := made[*barrier.Barrier](d.t)(barrier.New(d.a, "/grow/barrier"))
+	if err := simple.Set(d.t.Context()); err != nil {
+		d.t.Error(err)
+	}
+	_ = simple.Wait(ctx)
+	_, _ = made[*barrier.Double](d.t)(barrier.NewDouble(d.a, fmt.Sprint("/grow/rounds/", d.cycle), 2)).Enter(ctx)
+	_, _ = made[*barrier.Double](d.t)(barrier.NewDouble(d.a, "/grow/round", 2)).Enter(ctx)
 }
 
 // bound: a leader binds each of its requests to its term.

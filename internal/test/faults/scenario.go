@@ -203,6 +203,10 @@ var Scenarios = []Scenario{
 		p := plan(sim.Mutex, one(at(0, 40)), one(at(10, 40)))
 		return with(p, func(p *sim.Plan) { p.Policy = framework.ErrorPolicyConnection })
 	}},
+	{"mutex-above", false, func() *sim.Plan { // the client that waits has a cache of everything
+		p := plan(sim.Mutex, one(at(10, 40)), one(at(0, 40)))
+		return with(p, func(p *sim.Plan) { p.Above = true })
+	}},
 	{"rwlock", true, func() *sim.Plan { // a downgrade, before a reader that waits
 		down := side(1, at(0, 30))
 		down.Nest, down.First = []sim.Nest{sim.Down}, true

@@ -93,7 +93,8 @@
 //
 //   - Every waiter with a live client was granted.
 //   - No znode, watch, session or goroutine is left, and no znode stands
-//     outside of the views.
+//     outside of the views. That holds for watches also while a client keeps a
+//     cache above everything else.
 //   - No guarded write that succeeded was applied after a later holder's grant,
 //     by the ensemble's own transaction ids.
 //   - A lease whose release succeeded was never lost.

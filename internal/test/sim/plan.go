@@ -46,6 +46,7 @@ type Plan struct {
 	Async       bool // releases do not wait for the answer
 	Alone       bool // each write is a request of its own: framework.WithBatching
 	OneShotOnly bool // members refuse recursive watches
+	Above       bool // the first client has a cache above everything else
 	Layout      counter.Layout
 	Initial     bool          // a counter has an initial value
 	Age         time.Duration // of the markers of a counter; 0: the default
@@ -216,6 +217,7 @@ func Draw(seed uint64) *Plan {
 	d.values()
 	d.names()
 	d.facts()
+	d.Above = d.Scenario != Rush && d.one(1, 4)
 	return d.Plan
 }
 

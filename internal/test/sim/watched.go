@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -151,25 +152,36 @@ func (k *worker) watched(s Step) bool {
 	return k.stands(s)
 }
 
-// mayStay reports whether a watch at the server may outlast who has wanted it:
-// one of a single event, until that comes.
-func (w *world) mayStay(path string) bool {
-	return !strings.HasPrefix(path, w.paths[0]) || w.oneShots() || w.plan.Recipe != Cache && !w.ens.Exists(path)
+// above starts the cache above everything else, if the plan has one.
+func (w *world) above() *cache.Cache {
+	c := must(cache.New(w.clients[0], "/"))
+	if w.plan.Above {
+		c.Start()
+	}
+	return c
 }
 
-// oneShots reports whether a cache may use watches of a single event, which
-// stay at the server.
-func (w *world) oneShots() bool {
-	for _, client := range w.plan.Workers {
-		for _, steps := range client {
-			for _, s := range steps {
-				if s.Follow.OneShot {
-					return true
-				}
+// unwatched checks that the servers have no watch that nobody wants: the client
+// removes it after about a session timeout. The cache above everything else has
+// one for its root, or two of a single event for each znode. Where the server
+// cannot be asked whether it removes watches, an event must have used them up.
+func (w *world) unwatched(above *cache.Cache) {
+	view, said := w.plan.view(0), w.said()
+	w.becomesSo(func() string {
+		left, own, single := w.ens.Watches(), map[string]bool{}, true
+		for n := range above.View().All() {
+			single = single && left[view.Full(n.Path)] == 2
+		}
+		for n := range above.View().All() {
+			own[view.Full(n.Path)] = single || n.Path == "/"
+		}
+		for path, n := range left {
+			if !own[path] && (!said || strings.Contains(path, "_c_")) {
+				return fmt.Sprintf("%d watches of %s", n, path)
 			}
 		}
-	}
-	return w.plan.OneShotOnly || w.hasStruck(Refuse)
+		return ""
+	})
 }
 
 // dirs returns the directories of the recipe's znodes at a path.

@@ -332,6 +332,7 @@ const patience = 20 * time.Minute
 // play starts the workers and the faults, and waits until all have ended.
 func (w *world) play() {
 	w.copies()
+	above := w.above()
 	var working sync.WaitGroup
 	pending := make(map[who]bool) // guarded by w.mu
 	for c, client := range w.plan.Workers {
@@ -384,6 +385,8 @@ func (w *world) play() {
 	w.quietly()
 	w.makeContainers()
 	w.leftovers()
+	w.unwatched(above)
+	above.Close()
 	w.goroutines()
 	if w.plan.Scenario == Rush {
 		w.herd()
@@ -477,14 +480,6 @@ func (w *world) left() string {
 			if names := w.ens.Children(dir); len(names) > 0 {
 				return fmt.Sprintf("%v in %s", names, dir)
 			}
-		}
-	}
-	for path, n := range w.ens.Watches() {
-		if w.plan.Recipe.watches() && w.mayStay(path) {
-			continue
-		}
-		if w.plan.Recipe.watches() || strings.Contains(path, "_c_") || w.plan.Recipe == Barrier && strings.HasPrefix(path, w.paths[0]) {
-			return fmt.Sprintf("%d watches of %s", n, path)
 		}
 	}
 	if path := w.plan.whole().Outside(w.ens); path != "" {

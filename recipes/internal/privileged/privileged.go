@@ -121,7 +121,11 @@ var Framework = seam.Framework.(interface {
 	// session at path and below, until stop is called, or the connection or the
 	// session ends. It arms nothing and sends nothing. It fails without a
 	// connection.
-	Events(s *framework.Session, path string, on func(order uint64, what zk.EventType, path string)) (stop func(), err error)
+	//
+	// relies reports whether the caller needs the watches on a znode, although
+	// nobody else does: then they are not removed. While it is asked no watch is
+	// armed there. It must not block and must not call the framework.
+	Events(s *framework.Session, path string, on func(order uint64, what zk.EventType, path string), relies func(path string) bool) (stop func(), err error)
 	// ReadAllAndWatch is Session.ReadAll, and arms a watch for one event with each
 	// read: of the data with a get, of the children with a list. A get of root, if
 	// that is missing, arms a watch on its creation, and costs another request.
@@ -145,8 +149,8 @@ var Framework = seam.Framework.(interface {
 	// too busy.
 	SetWatches(ctx context.Context, s *framework.Session, since int64, reads ...framework.Read) (zxid int64, order uint64, unset []framework.Read, err error)
 	// Unwatch is Session.Unwatch for what these two have armed in the present
-	// connection. It returns at once. A watch that somebody else may rely on, as
-	// one who hears of it by Events, stays as long as that is so.
+	// connection. It returns at once. A watch that somebody else relies on, as one
+	// who hears of it by Events may, stays as long as that is so.
 	Unwatch(s *framework.Session, reads ...framework.Read)
 
 	// CreateEphemeral creates an ephemeral znode, once: it is not repeated after a
