@@ -23,10 +23,10 @@ type Counter struct {
 	keeper *keeper
 }
 
-// New returns the counter at path. It makes no request: the znode is made by
-// the first write, and what is missing above it as persistent znodes. Next to
-// it stand <path>-receipts, <path>-once and <path>-lock, as far as they are
-// needed.
+// New returns the counter at path. It makes no request: the first write makes
+// the znode, and what is missing above it. Next to it are <path>-receipts and
+// <path>-lock, containers that are removed when they are empty, and
+// <path>-once, which is persistent, as far as they are needed.
 func New(client *framework.Client, path string, opts ...Option) (*Counter, error) {
 	cfg, err := newConfig(opts)
 	err = errors.Join(framework.ValidatePath(path), err)

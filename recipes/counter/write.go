@@ -59,13 +59,15 @@ type writer struct {
 	path   string            // absolute
 	work   chan struct{}     // a token: there may be something to do
 
-	waiting []*request // guarded by keeper.mu
+	// Guarded by keeper.mu.
+	waiting  []*request
+	removing <-chan struct{} // closed when the removal of old markers has ended; nil: none is under way
 
 	receipt receipt
 	number  int64 // of the latest try
 	known   known
-	looked  time.Time // for others in line for the mutex
-	sweeper sweeper
+	looked  time.Time     // for others in line for the mutex
+	carried time.Duration // an age that the markers' root is known to carry, or a longer one
 }
 
 // receipt is that of a session. The zero receipt is none.

@@ -580,6 +580,9 @@ func (w *world) end() {
 		}
 	}
 	w.ledger.finish()
+	if len(w.paths) == 0 { // there was no world
+		return
+	}
 	switch w.plan.Recipe {
 	case Presence, Discovery:
 		w.strangers()
