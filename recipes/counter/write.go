@@ -287,12 +287,13 @@ func (a *attempt) makeReceipt() error {
 	dir := a.b.receipts()
 	made, err := a.sess.CreateProtected(a.b.ctx, dir, "receipt", nil, zk.FlagEphemeral)
 	if errors.Is(err, zk.ErrNoNode) {
-		if makeErr := a.sess.MakeContainerPath(a.b.ctx, dir); makeErr != nil {
+		if makeErr := privileged.Framework.MakeDirectoryIn(a.b.ctx, a.sess, dir); makeErr != nil {
 			return makeErr
 		}
 		return a.atOnce(err)
 	}
 	if err == nil {
+		privileged.Framework.Filled(a.b.client, dir)
 		a.w.receipt = receipt{in: a.sess, path: made.Path}
 	}
 	return err
