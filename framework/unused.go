@@ -25,7 +25,7 @@ import (
 type unused struct {
 	mu   sync.Mutex // guards what follows
 	dirs map[string]unusedDir
-	runs bool // deleteUnused
+	runs bool // deleteUnused will be called
 }
 
 // unusedDir is one that was made after a transaction, at a time.
@@ -59,7 +59,7 @@ func (c *core) noteUnused(full string) (first bool) {
 	u.dirs[full] = d
 	if !u.runs {
 		u.runs = true
-		c.tasks.Go(c.deleteUnused)
+		time.AfterFunc(c.cfg.sessionTimeout, c.deleteUnused)
 	}
 	return true
 }
@@ -82,8 +82,8 @@ func (u *unused) used(full string) {
 	delete(u.dirs, full)
 }
 
-// older returns the directories that were made before a time, and ends if there
-// are none at all.
+// older returns the directories that were made before a time, nil if there are
+// none at all: then deleteUnused ends.
 func (u *unused) older(than time.Time) (dirs map[string]unusedDir) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -96,32 +96,25 @@ func (u *unused) older(than time.Time) (dirs map[string]unusedDir) {
 	return dirs
 }
 
-// deleteUnused deletes directories until there are none, or the client closes.
+// deleteUnused deletes those that were made a session timeout before, and does
+// so again until there are none, or the client closes.
 func (c *core) deleteUnused() {
-	ctx, cancel := contextUntil(c.closing)
-	defer cancel()
-	for {
-		select {
-		case <-time.After(c.cfg.sessionTimeout):
-		case <-ctx.Done():
-			return
-		}
-		dirs := c.unused.older(time.Now().Add(-c.cfg.sessionTimeout))
-		if dirs == nil {
-			return
-		}
-		in := scope{core: c, budget: &backoff.StopBackOff{}}
-		for _, full := range slices.Backward(slices.Sorted(maps.Keys(dirs))) { // what is below comes first
-			acl, stat, err := in.getACL(ctx, full)
-			if err == nil && c.isUnused(dirs[full], stat, acl) {
-				err = in.deleteEmpty(full, stat)
-			}
-			if err != nil && classify(err) != final {
-				break // no server answers: in the next round
-			}
-			c.unused.used(full)
-		}
+	dirs := c.unused.older(time.Now().Add(-c.cfg.sessionTimeout))
+	if dirs == nil || c.isClosing() {
+		return
 	}
+	in := scope{core: c, budget: &backoff.StopBackOff{}}
+	for _, full := range slices.Backward(slices.Sorted(maps.Keys(dirs))) { // what is below comes first
+		acl, stat, err := in.getACL(context.Background(), full)
+		if err == nil && c.isUnused(dirs[full], stat, acl) {
+			err = in.deleteEmpty(full, stat)
+		}
+		if err != nil && classify(err) != final {
+			break // no server answers: in the next round
+		}
+		c.unused.used(full)
+	}
+	time.AfterFunc(c.cfg.sessionTimeout, c.deleteUnused)
 }
 
 // isUnused reports whether a znode is the directory that was made, and nothing

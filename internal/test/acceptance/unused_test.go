@@ -126,3 +126,24 @@ func TestNoUnusedContainerStays(t *testing.T) {
 		}
 	}
 }
+
+// A container that the user has made stays, although nothing is created in it.
+func TestAContainerOfTheUserStays(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		if err := c.MakeContainerPath(t.Context(), "/theirs"); err != nil {
+			t.Fatal(err)
+		}
+		enterOnce(t, t.Context(), made[*locks.Mutex](t)(locks.NewMutex(c, "/theirs/mutex")))
+		if err := c.MakeContainerPath(t.Context(), "/deep/theirs"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if !w.Exists("/deep/theirs") {
+			t.Error("it was deleted")
+		}
+	})
+}
