@@ -224,8 +224,8 @@ func (d *days) watching() {
 	stop()
 }
 
-// names: a node, a counter and a semaphore whose names are never used again. The
-// semaphore is given up at one of its requests.
+// names: nodes and a counter whose names are never used again, and a semaphore
+// that is given up at one of its requests.
 func (d *days) names() {
 	for i := range 3 {
 		n := made[*presence.Node](d.t)(presence.Announce(d.t.Context(), d.a, fmt.Sprintf("/grow/members/%d-%d/a", d.cycle, i), nil))
@@ -249,7 +249,7 @@ func (d *days) names() {
 		}
 		return testutil.Pass()
 	})()
-	if l, err := made[*semaphore.Semaphore](d.t)(semaphore.New(d.b, fmt.Sprint("/grow/given up", d.cycle), 2)).Acquire(ctx); err == nil {
+	if l, err := made[*semaphore.Semaphore](d.t)(semaphore.New(d.b, "/grow/given up", 2)).Acquire(ctx); err == nil {
 		_ = l.Release(d.t.Context())
 	}
 }
