@@ -13,5 +13,5 @@ func RemoveOld(n *Counter, id string, ensemble time.Time) error {
 // Directory returns the directory of an id's marker.
 func Directory(n *Counter, id string) string { return n.directory(id) }
 
-// SweepSize is at least how many markers an addition that looks at some looks at.
+// SweepSize is at how many markers an addition looks at least, if at any.
 const SweepSize = sweepSize

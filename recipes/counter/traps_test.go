@@ -632,8 +632,8 @@ func TestOneLookForOthers(t *testing.T) {
 	})
 }
 
-// What a marker says is the value and the amount, in decimal. What follows an addition with an
-// id knows the counter, so it makes no read and no vain try.
+// What a marker says is the value and the amount, in decimal. What follows an
+// addition with an id knows the counter, so it makes no read and no vain try.
 func TestWhatAMarkerSays(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		n := newCounter(t, w.ConnectNext())

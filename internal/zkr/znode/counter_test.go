@@ -31,12 +31,12 @@ func TestCounter(t *testing.T) {
 	zkrtest.RefusesZkr(t, e, cli.ExitFailed, []string{"overflow"}, "counter", "set", "--layout", "count", "/c", "2147483648")
 }
 
-// TestCounterRemovesOldMarkers: each run adds once, and now and then one removes
-// the markers in its directory that are older than the counter's age. That none
-// of 120 does so has a chance of one in nine million.
+// TestCounterRemovesOldMarkers: each run adds once, and now and then one
+// removes the markers in its directory that are older than the counter's age.
+// That none of 120 does so has a chance of one in nine million.
 func TestCounterRemovesOldMarkers(t *testing.T) {
 	e := testutil.Start(t)
-	zkrtest.ExpectZkr(t, e, "", "create", "--parents", "/n-once", "1ms")
+	zkrtest.ExpectZkr(t, e, "/n-once\n", "create", "/n-once", "1ms")
 	count := 0
 	for i := 0; count < 120; i++ {
 		h := fnv.New32a()
