@@ -51,6 +51,7 @@ type core struct {
 	ephemerals  ephemerals
 	containers  containers
 	sweeper     sweeper
+	unused      unused
 	closeOnce   sync.Once
 	resumesNone atomic.Bool // the servers resume no session: see no_resume.go
 

@@ -222,8 +222,10 @@ func (c *core) makeDir(ctx context.Context, s *session, full string, create znod
 		_, err := call(ctx, s, Request{Op: opNameCreate, Path: full}, func(conn *zk.Conn) (string, error) {
 			return create(conn, full, nil, c.cfg.acl)
 		}, nil)
+		parent, _ := layout.Split(full)
 		switch {
-		case errors.Is(err, zk.ErrNodeExists):
+		case err == nil, errors.Is(err, zk.ErrNodeExists):
+			c.unused.used(parent)
 			return nil
 		case errors.Is(err, zk.ErrNoAuth):
 			// The server checks the permission to create before it checks
@@ -243,8 +245,7 @@ func (c *core) makeDir(ctx context.Context, s *session, full string, create znod
 		}
 		// The parent is missing, or was removed in between. ctx and the session
 		// bound this loop, and a container is not removed before it has had a
-		// child.
-		parent, _ := layout.Split(full)
+		// child, or has been unused for a while.
 		if err := c.makeDir(ctx, s, parent, create); err != nil {
 			return err
 		}

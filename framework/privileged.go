@@ -30,10 +30,20 @@ func (forEngine) Shown(c *Client, err error) error {
 	return &shown
 }
 
+func (forEngine) MakeDirectory(ctx context.Context, c *Client, dir string) error {
+	return c.scope().makeDirectory(ctx, dir)
+}
+
+func (forEngine) MakeDirectoryIn(ctx context.Context, s *Session, dir string) error {
+	return s.scope().makeDirectory(ctx, dir)
+}
+
+func (forEngine) Filled(c *Client, dir string) { c.core().unused.used(c.root.fix(dir)) }
+
 func (forEngine) Used(c *Client, dir string) {
-	if k := c.core(); k.cfg.sweep > 0 {
-		k.noteUsed(c.root.fix(dir), false)
-	}
+	k, full := c.core(), c.root.fix(dir)
+	k.unused.used(full)
+	k.noteUsed(full, false)
 }
 
 func (forEngine) Unhurried(s *Session) *Session {

@@ -144,18 +144,24 @@ func (d *sweptDir) isEmptySince(stat *zk.Stat) bool {
 
 // deleteEmpty deletes a directory if nothing was created in it since the look.
 func (w scope) deleteEmpty(full string, looked *zk.Stat) error {
-	probe := layout.Join(full, sweepName)
-	ops := []any{
-		&zk.CreateRequest{Path: probe, Acl: w.core.cfg.acl, Flags: zk.FlagSequence},
-		&zk.DeleteRequest{Path: probe + layout.FormatSequence(looked.Cversion/2), Version: -1}, // one for each create, one for each delete
-		&zk.DeleteRequest{Path: full, Version: looked.Version},
-	}
+	ops := emptyDelete(full, looked, w.core.cfg.acl)
 	return w.do(context.Background(), opNameMulti, full, onceOnly, func(a *attempt) error {
 		_, err := call(context.Background(), a.session, Request{Op: opNameMulti, Path: full, Operations: len(ops)}, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
 			return wireMulti(conn, ops)
 		}, nil)
 		return err
 	})
+}
+
+// emptyDelete returns the operations that delete a directory if nothing was
+// created in it since a look.
+func emptyDelete(full string, looked *zk.Stat, acl []zk.ACL) []any {
+	probe := layout.Join(full, sweepName)
+	return []any{
+		&zk.CreateRequest{Path: probe, Acl: acl, Flags: zk.FlagSequence},
+		&zk.DeleteRequest{Path: probe + layout.FormatSequence(looked.Cversion/2), Version: -1}, // one for each create, one for each delete
+		&zk.DeleteRequest{Path: full, Version: looked.Version},
+	}
 }
 
 // sweepName begins the name of the znode that a sweep creates and deletes in

@@ -31,7 +31,9 @@ func (s *session) shutDown() error {
 	s.mu.Lock()
 	up, id, alive := s.up, s.id, !s.expired && !s.isSevered()
 	s.mu.Unlock()
-	if !up || !alive {
+	if up && alive {
+		s.deleteUnused()
+	} else {
 		s.sever()
 	}
 	s.closeWire()

@@ -21,6 +21,8 @@ type ages struct {
 	register                        sync.Once // the gauges
 	oldestWait, oldestHold, leading metric.Float64ObservableGauge
 
+	locks, elections labelSet
+
 	mu     sync.Mutex // guards what follows, the groups included
 	groups map[attribute.Distinct]*group
 	leases map[leaseID][]*lasting // those that nothing tells apart are together

@@ -73,7 +73,7 @@ func leaseAttributes(a framework.Acquire, g framework.Grant, more ...attribute.K
 func (o *observer) lock(a framework.Acquire, more ...attribute.KeyValue) attribute.Set {
 	all := append([]attribute.KeyValue{recipeKey.String(a.Recipe), modeKey.String(a.Mode)}, more...)
 	if o.lockLabel != nil {
-		all = append(all, labelKey.String(labelOf(o.lockLabel, a.Label)))
+		all = append(all, labelKey.String(o.ages.locks.fit(labelOf(o.lockLabel, a.Label))))
 	}
 	return o.with(all...)
 }
@@ -84,7 +84,7 @@ func (o *observer) election(a framework.Acquire) *attribute.Set {
 	if a.Recipe != electionRecipe {
 		return nil
 	}
-	set := o.with(electionKey.String(valid(a.Label)))
+	set := o.with(electionKey.String(o.ages.elections.fit(valid(a.Label))))
 	return &set
 }
 

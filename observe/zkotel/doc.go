@@ -44,7 +44,8 @@
 //
 // The other metrics are named zkrecipes.*, like those of package zkprom. The
 // up-down counters, such as zkrecipes.held, are exact as long as
-// zkrecipes.events.dropped is 0.
+// zkrecipes.events.dropped is 0. Locks, elections, presences and caches have at
+// most 1000 labels each. What comes after those is counted as "(other)".
 //
 // # Cost
 //

@@ -21,7 +21,7 @@ import (
 // presenceChanged also makes a span of the time in which a znode did not stand,
 // when it stands.
 func (o *observer) presenceChanged(c framework.PresenceChange) {
-	ctx, label := context.Background(), presenceKey.String(valid(c.Label))
+	ctx, label := context.Background(), presenceKey.String(o.znodes.presenceValues.fit(valid(c.Label)))
 	o.znodes.changePresence(o.with(label), c)
 	if c.From != "" {
 		o.presenceTransitions.Add(ctx, 1, o.set(label, stateKey.String(c.To)))
@@ -36,7 +36,7 @@ func (o *observer) presenceChanged(c framework.PresenceChange) {
 }
 
 func (o *observer) cacheChanged(c framework.CacheChange) {
-	label := cacheKey.String(valid(c.Cache.Label))
+	label := cacheKey.String(o.znodes.cacheValues.fit(valid(c.Cache.Label)))
 	o.znodes.changeCache(o.with(label), c)
 	if c.From == "" { // at 0, so that a backend sees the first change
 		o.countChanges(label, framework.CacheRead{})
@@ -45,7 +45,7 @@ func (o *observer) cacheChanged(c framework.CacheChange) {
 
 // cacheRead also makes a span, if the whole tree was read.
 func (o *observer) cacheRead(r framework.CacheRead) {
-	ctx, label := context.Background(), cacheKey.String(valid(r.Cache.Label))
+	ctx, label := context.Background(), cacheKey.String(o.znodes.cacheValues.fit(valid(r.Cache.Label)))
 	if r.Err == nil && o.znodes.read(o.with(label), r) {
 		o.countChanges(label, r)
 		if r.Reason.Walk() {
@@ -96,6 +96,8 @@ var (
 type znodes struct {
 	register                                                     sync.Once // the gauges
 	presences, missing, caches, stale, shown, bytes, zxids, full metric.Float64ObservableGauge
+
+	presenceValues, cacheValues labelSet
 
 	mu             sync.Mutex // guards what follows
 	nodes          map[znodeID]presenceNode

@@ -10,6 +10,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/version"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
@@ -53,7 +54,7 @@ func (b *Barrier) Set(ctx context.Context) error {
 			return nil
 		case errors.Is(err, zk.ErrNoNode):
 			dir, _ := layout.Split(b.path)
-			err = b.client.MakeContainerPath(ctx, dir)
+			err = privileged.Framework.MakeDirectory(ctx, b.client, dir)
 		}
 		if err != nil {
 			return failed(ctx, "set", b.path, err)

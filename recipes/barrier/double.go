@@ -243,9 +243,11 @@ func (d *Double) join(ctx context.Context, sess *framework.Session, tag string) 
 	if ready == nil {
 		made, err := sess.CreateProtected(ctx, d.path, name, d.cfg.data, zk.FlagEphemeralSequential, d.cfg.acl...)
 		if errors.Is(err, zk.ErrNoNode) {
-			if err = sess.MakeContainerPath(ctx, d.path); err == nil {
+			if err = privileged.Framework.MakeDirectoryIn(ctx, sess, d.path); err == nil {
 				err = errAgain
 			}
+		} else if err == nil {
+			privileged.Framework.Filled(d.client, d.path)
 		}
 		return made.Path, made.Children, err
 	}

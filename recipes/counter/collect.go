@@ -3,6 +3,7 @@ package counter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 )
@@ -24,53 +26,80 @@ import (
 // first checks that the directory still has the version that was read *before*
 // the markers: then none of them was made since.
 
-// sweeper is what a writer knows of old markers.
-type sweeper struct {
-	adds    int
-	next    uint32        // the next directory
-	sweeps  bool          // next is set
-	running chan struct{} // closed: the latest sweep has ended
-}
+//
+// No process lives long for certain, or adds often. So each addition does its
+// share, by chance, in the directory that it has written to. It looks at eight
+// markers on average, whichever they are. So an eighth of all markers are old
+// at most, where many are added.
 
 const (
-	sweepEvery = 64 // additions
-	sweepSize  = 64 // markers of a multi
-	sweepTries = 3  // of a multi
+	perAddition = 8  // markers that an addition looks at, on average
+	sweepSize   = 64 // markers of a multi
+	sweepTries  = 3  // of a multi
 )
 
-// sweep begins to remove the old markers of one of the directories, if it is
-// time to. now is the time at the ensemble.
-func (w *writer) sweep(b *batch, now time.Time) {
-	s := &w.sweeper
-	if s.adds++; s.adds%sweepEvery != 0 {
+// sweep removes old markers of a directory in the background, by chance. stat
+// is that of the directory.
+func (w *writer) sweep(b *batch, dir string, stat *zk.Stat) {
+	some := max(sweepSize, int(stat.NumChildren)/16) // a list is long: look at more, less often
+	if random.N(some) >= perAddition {
 		return
 	}
-	if !s.sweeps {
-		s.sweeps, s.next = true, uint32(random.N(directories))
+	k := w.keeper
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if w.removing != nil {
+		return
 	}
-	if s.running != nil {
-		select {
-		case <-s.running:
-		default:
-			return
-		}
-	}
-	dir, n, ended := b.markers(s.next), b.Counter, make(chan struct{})
-	s.next++
-	s.running = ended
+	n, ended := b.Counter, make(chan struct{})
+	w.removing = ended
 	go func() {
-		defer close(ended)
-		err := n.removeOld(dir, now)
+		err := n.removeOld(dir, some, time.UnixMilli(stat.Mtime))
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
 			n.client.Logger().Debug("old markers are left", zap.String("path", n.client.Resolve(dir)), zap.String("label", n.cfg.label), zap.Error(err))
 		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		w.removing = nil
+		close(ended)
 	}()
 }
 
-// removeOld removes the old markers in a directory. Its requests are bounded by
-// the client's retry policy, and end when the client is closed.
-func (n *Counter) removeOld(dir string, ensemble time.Time) error {
+// AwaitRemoval waits until the removal of old markers that AddOnce may have
+// begun in the background has ended, successfully or not. It returns the error
+// of ctx if that ends before. A process that ends after few additions calls it
+// before it closes the client: if all who use a counter do so without, its
+// markers stay. It makes no request.
+func (n *Counter) AwaitRemoval(ctx context.Context) error {
+	if n.client == nil {
+		return n.failed("await removal", framework.ErrClosed)
+	}
+	var ended <-chan struct{}
+	n.keeper.mu.Lock()
+	if w := n.keeper.writers[n.client.Resolve(n.path)]; w != nil {
+		ended = w.removing
+	}
+	n.keeper.mu.Unlock()
+	if ended == nil {
+		return nil
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return n.failed("await removal", ctxerr.Of(ctx))
+	}
+}
+
+// removeOld looks at so many markers in a directory, and removes the old ones.
+// Its requests are bounded by the client's retry policy, and end when the
+// client is closed.
+func (n *Counter) removeOld(dir string, some int, ensemble time.Time) error {
 	ctx := context.Background()
+	age, err := n.longestAge(ctx)
+	if err != nil {
+		return err
+	}
 	sess, err := n.client.AwaitSession(ctx)
 	if err != nil {
 		return err
@@ -79,13 +108,14 @@ func (n *Counter) removeOld(dir string, ensemble time.Time) error {
 	if err != nil {
 		return err
 	}
+	random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	// Either clock may be wrong, also that of a new leader.
 	before := ensemble
 	if own := time.Now(); own.Before(before) {
 		before = own
 	}
-	before = before.Add(-n.cfg.age)
-	for some := range slices.Chunk(names, sweepSize) {
+	before = before.Add(-age)
+	for some := range slices.Chunk(names[:min(some, len(names))], sweepSize) {
 		for range sweepTries {
 			if err = removeSome(ctx, sess, dir, some, before); !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode) {
 				break
@@ -122,6 +152,59 @@ func removeSome(ctx context.Context, sess *framework.Session, dir string, names 
 	}
 	if len(ops) > 1 {
 		_, err = sess.Multi(ctx, ops...)
+	}
+	return err
+}
+
+// The root of the markers carries the longest age that was ever set. Whoever
+// sets one sees to that before he makes a marker, and whoever removes markers
+// reads it. Otherwise one who sets a shorter one, or none, would remove what
+// another relies on.
+
+func (n *Counter) markersRoot() string { return n.path + "-once" }
+
+var (
+	errCarried = errors.New("the age is carried")
+	errNoAge   = errors.New("the data are no age")
+)
+
+// longestAge returns the age that counts. If this counter's own is longer than
+// the one that is carried, it is carried from now on.
+func (n *Counter) longestAge(ctx context.Context) (time.Duration, error) {
+	age := n.cfg.age
+	_, err := n.client.Update(ctx, n.markersRoot(), func(old []byte, _ *zk.Stat) ([]byte, error) {
+		carried, err := time.ParseDuration(string(old))
+		switch {
+		case len(old) == 0 && !n.cfg.aged:
+			return nil, errCarried
+		case len(old) > 0 && (err != nil || carried <= 0):
+			return nil, fmt.Errorf("%w: %q", errNoAge, old)
+		case carried >= age, !n.cfg.aged:
+			age = carried
+			return nil, errCarried
+		}
+		return []byte(age.String()), nil
+	})
+	if errors.Is(err, errCarried) {
+		err = nil
+	}
+	return age, err
+}
+
+// carryAge is longestAge before a marker is made in a directory.
+func (a *attempt) carryAge(dir string) error {
+	_, err := a.b.longestAge(a.b.ctx)
+	switch {
+	case err == nil, errors.Is(err, errNoAge): // then nobody removes anything
+		a.w.carried = a.b.cfg.age
+		return nil
+	case errors.Is(err, zk.ErrNoNode):
+		if makeErr := a.sess.MakePersistentPath(a.b.ctx, dir); makeErr != nil {
+			return makeErr
+		}
+		return a.atOnce(err)
+	case errors.Is(err, zk.ErrBadVersion): // another one was quicker, or an answer was lost
+		return a.again(err)
 	}
 	return err
 }

@@ -1,9 +1,13 @@
 package counter_test
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,7 +15,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/internal/random"
+	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/tamper"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -48,56 +52,211 @@ func TestOldMarkersAreRemoved(t *testing.T) {
 	})
 }
 
-// The adders remove them, one of 256 directories from time to time.
-func TestAddersRemoveOldMarkers(t *testing.T) {
-	defer random.None()()
-	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		n := newCounter(t, w.ConnectNext(), counter.WithMarkerAge(time.Hour))
-		inFirst := path + "-once/80"
-		count := 0
-		for i := 0; count < 200; i++ {
-			if id := fmt.Sprint("old ", i); counter.Directory(n, id) == inFirst {
-				addOnce(t, n, id, false)
-				count++
+// together returns ids whose markers are in one directory.
+func together(n *counter.Counter) iter.Seq[string] {
+	dir := counter.Directory(n, "0")
+	return func(yield func(string) bool) {
+		for i := 0; ; i++ {
+			if id := fmt.Sprint(i); counter.Directory(n, id) == dir && !yield(id) {
+				return
 			}
+		}
+	}
+}
+
+// Old markers go, also if each addition is made by another process, or there is
+// one less often than a process remembers that it has added. With a chance of
+// 1/8 an addition removes up to 64, so that more than 150 stay in a directory
+// has a chance of one in a billion.
+func TestRareAdditionsRemoveOldMarkers(t *testing.T) {
+	const age, pause, additions, left = time.Hour, 65 * time.Second, 500, 150
+	for name, each := range map[string]bool{"one process": false, "a process for each": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				bubble.Bound(t, 2*additions*pause)
+				c := w.ConnectNext()
+				count := 0
+				for id := range together(newCounter(t, c)) {
+					n := newCounter(t, c, counter.WithMarkerAge(age))
+					addOnce(t, n, id, false)
+					if each {
+						must(t, n.AwaitRemoval(t.Context()))
+						must(t, c.Close())
+						c = w.ConnectNext()
+					}
+					time.Sleep(pause)
+					if count++; count == additions {
+						break
+					}
+				}
+				n := newCounter(t, c)
+				if there := len(w.Children(counter.Directory(n, "0"))); there > int(age/pause)+left {
+					t.Errorf("%d markers are left of %d", there, additions)
+				}
+				is(t, n, additions)
+			})
+		})
+	}
+}
+
+// Markers are kept for the longest age that anybody has set, whoever removes
+// them.
+func TestTheLongestAgeCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const day = 24 * time.Hour
+		bubble.Bound(t, 20*day)
+		w := bubble.New(t)
+		root := path + "-once"
+		patient := framework.WithSessionTimeout(40 * time.Second) // fewer pings
+		c, other := w.ConnectNext(patient), w.ConnectNext(patient)
+		unset, longest := newCounter(t, c), newCounter(t, c, counter.WithMarkerAge(3*day))
+		short, long := newCounter(t, other, counter.WithMarkerAge(time.Hour)), newCounter(t, other, counter.WithMarkerAge(2*day))
+		carries := func(want string) {
+			t.Helper()
+			if data, _ := w.Data(root); string(data) != want {
+				t.Errorf("%q, want %q", data, want)
+			}
+		}
+		// kept has counters remove what is old in the directory of an id.
+		kept := func(id string, want bool, by ...*counter.Counter) {
+			t.Helper()
+			for _, n := range by {
+				must(t, counter.RemoveOld(n, id, time.Now()))
+				if found := w.Exists(counter.Directory(n, id) + "/" + id); found != want {
+					t.Errorf("%s is there: %t", id, found)
+				}
+			}
+		}
+		addOnce(t, unset, "default", false)
+		carries("")
+		time.Sleep(day - time.Minute)
+		kept("default", true, unset)
+		time.Sleep(2 * time.Minute)
+		kept("default", false, unset)
+
+		addOnce(t, short, "short", false)
+		carries("1h0m0s")
+		time.Sleep(2 * time.Hour)
+		kept("short", false, unset)
+
+		for id, n := range map[string]*counter.Counter{"a": long, "b": short, "c": unset} {
+			addOnce(t, n, id, false)
+		}
+		carries("48h0m0s")
+		time.Sleep(2*day - time.Minute)
+		for _, id := range []string{"a", "b", "c"} {
+			kept(id, true, unset, short, long)
+		}
+		time.Sleep(2 * time.Minute)
+		kept("a", false, unset)
+		kept("b", false, short)
+		kept("c", false, long)
+
+		addOnce(t, unset, "longest", false)
+		time.Sleep(2*day + time.Minute)
+		kept("longest", true, longest) // who has not added yet
+		carries("72h0m0s")
+		_, err := c.Set(t.Context(), root, []byte("1h"), -1)
+		must(t, err)
+		kept("longest", false, unset)
+		addOnce(t, short, "shorter", false)
+		carries("1h")
+		addOnce(t, long, "long again", false)
+		carries("48h0m0s")
+	})
+}
+
+// If the data of the markers' root are no age, additions are made, and nothing
+// is removed. If the root is gone, it is made again and carries the age.
+func TestAStrangeAge(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		root, c := path+"-once", w.ConnectNext()
+		n := newCounter(t, c, counter.WithMarkerAge(time.Hour))
+		addOnce(t, n, "a", false)
+		for _, strange := range []string{"text", "-1h", "0s", "7"} {
+			_, err := c.Set(t.Context(), root, []byte(strange), -1)
+			must(t, err)
+			time.Sleep(2 * time.Hour)
+			addOnce(t, n, "with "+strange, false)
+			if err := counter.RemoveOld(n, "a", time.Now()); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("no age: %q", strange)) {
+				t.Error(err)
+			}
+		}
+		addOnce(t, n, "a", true)
+		for _, dir := range w.Children(root) {
+			for _, id := range w.Children(root + "/" + dir) {
+				must(t, c.Delete(t.Context(), root+"/"+dir+"/"+id, -1))
+			}
+			must(t, c.Delete(t.Context(), root+"/"+dir, -1))
+		}
+		must(t, c.Delete(t.Context(), root, -1))
+		addOnce(t, n, "a", false)
+		if data, _ := w.Data(root); string(data) != "1h0m0s" {
+			t.Errorf("%q", data)
+		}
+	})
+}
+
+// In a large directory, whose list is long, an addition looks less often, and
+// at more: a sixteenth.
+func TestALargeDirectory(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		n := newCounter(t, c, counter.WithMarkerAge(time.Hour))
+		addOnce(t, n, "0", false)
+		dir := counter.Directory(n, "0")
+		const planted = 32 * counter.SweepSize
+		var ops []any
+		for i := range planted {
+			ops = append(ops, &zk.CreateRequest{Path: fmt.Sprintf("%s/old %d", dir, i)})
+		}
+		for some := range slices.Chunk(ops, 256) {
+			_, err := c.Multi(t.Context(), some...)
+			must(t, err)
 		}
 		time.Sleep(2 * time.Hour)
-		for i := range counter.SweepEvery {
-			addOnce(t, n, fmt.Sprint("new ", i), false)
-		}
-		time.Sleep(time.Second)
-		for _, left := range w.Children(inFirst) {
-			if left[:3] == "old" {
-				t.Errorf("%s was left", left)
+		for id := range together(n) {
+			if id == "0" {
+				continue
+			}
+			before := len(w.Children(dir))
+			addOnce(t, n, id, false)
+			must(t, n.AwaitRemoval(t.Context()))
+			if removed := before + 1 - len(w.Children(dir)); removed > 0 {
+				if removed > planted/8 || removed <= counter.SweepSize {
+					t.Errorf("%d of %d were removed", removed, before)
+				}
+				break
 			}
 		}
-		addOnce(t, n, "new 1", true)
 	})
 }
 
 // A client removes the markers of one directory at a time, however long that
-// takes.
+// takes. Who waits for that waits no longer than his context.
 func TestOneDirectoryIsSweptAtATime(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		n := newCounter(t, w.ConnectNext())
-		add := func(more int) {
-			for i := range counter.SweepEvery {
-				addOnce(t, n, fmt.Sprint(more, " ", i), false)
-			}
-			synctest.Wait()
-		}
+		must(t, n.AwaitRemoval(t.Context()))
 		busy := testutil.NewFault(testutil.Match{Op: testutil.OpGetChildren2, Times: 1000}, testutil.Fail(testutil.CodeThrottled))
 		stop := w.Control(busy.Control)
-		for i := range 3 {
-			add(i)
+		for i := range 200 { // some have begun
+			addOnce(t, n, fmt.Sprint(i), false)
 		}
+		synctest.Wait()
 		if lists := busy.Count(); lists != 1 {
 			t.Errorf("%d directories are listed at a time", lists)
 		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		bubble.WantErr(t, n.AwaitRemoval(ctx), context.DeadlineExceeded)
 		stop()
-		time.Sleep(time.Minute)
+		must(t, n.AwaitRemoval(t.Context()))
 		w.ResetRequests()
-		if add(3); w.Cost()[testutil.OpGetChildren2] != 1 {
+		for i := range 200 {
+			addOnce(t, n, fmt.Sprint("more ", i), false)
+		}
+		if w.Cost()[testutil.OpGetChildren2] == 0 {
 			t.Errorf("afterwards: %v", w.Cost())
 		}
 	})

@@ -26,10 +26,11 @@ type Counter struct {
 	keeper *keeper
 }
 
-// New returns the counter at path. It makes no request: the znode is made by
-// the first write, and what is missing above it as persistent znodes. Next to
-// it stand <path>-receipts, <path>-once and <path>-lock, as far as they are
-// needed.
+// New returns the counter at path. It makes no request. The first write makes
+// the znode, and what is missing above it: as containers, or as persistent
+// znodes if it is an AddOnce. Next to the znode are, as far as they are needed,
+// <path>-receipts and <path>-lock, which are containers, and <path>-once, which
+// is persistent.
 func New(client *framework.Client, path string, opts ...Option) (*Counter, error) {
 	cfg, err := newConfig(opts)
 	err = errors.Join(framework.ValidatePath(path), err)

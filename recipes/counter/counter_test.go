@@ -110,6 +110,22 @@ func TestNewDirectoriesMakeNoPause(t *testing.T) {
 	})
 }
 
+// What is missing above the znode is made by the first write: as a container,
+// by AddOnce as a persistent znode.
+func TestWhatIsAboveACounter(t *testing.T) {
+	for what, write := range map[string]func(context.Context, *counter.Counter) error{
+		" container\n": func(ctx context.Context, n *counter.Counter) error { return n.Set(ctx, 1) },
+		"\n":           func(ctx context.Context, n *counter.Counter) error { _, err := n.AddOnce(ctx, "id", 1); return err },
+	} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			must(t, write(t.Context(), newCounter(t, w.ConnectNext())))
+			if tree := w.Tree(); !strings.Contains(tree, "/ids"+what) {
+				t.Errorf("%q is not in %s", what, tree)
+			}
+		})
+	}
+}
+
 // The znode is made with the first write, by whatever makes it.
 func TestMissingCounter(t *testing.T) {
 	for name, write := range map[string]func(context.Context, *counter.Counter) error{

@@ -1,14 +1,17 @@
 package counter
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // RemoveOld removes the old markers of an id's directory.
 func RemoveOld(n *Counter, id string, ensemble time.Time) error {
-	return n.removeOld(n.directory(id), ensemble)
+	return n.removeOld(n.directory(id), math.MaxInt, ensemble)
 }
 
 // Directory returns the directory of an id's marker.
 func Directory(n *Counter, id string) string { return n.directory(id) }
 
-// SweepEvery is after how many additions some old markers are removed.
-const SweepEvery = sweepEvery
+// SweepSize is at how many markers an addition looks at least, if at any.
+const SweepSize = sweepSize

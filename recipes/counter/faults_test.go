@@ -111,7 +111,7 @@ func run(t *testing.T, all ...bubble.At) (requests int) {
 				defer mu.Unlock()
 				return strikes.Control(net, r, cancel)
 			})
-			n := newCounter(t, c)
+			n := newCounter(t, c, counter.WithMarkerAge(time.Hour))
 			call := func(digit int64, call func(context.Context) (int64, error)) {
 				ctx, stop := context.WithCancel(t.Context())
 				defer stop()

@@ -2,6 +2,7 @@ package counter_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"sync"
@@ -23,7 +24,7 @@ var (
 // call is an operation in a history.
 type call struct {
 	what     string
-	argument int64 // of add once: also which id
+	argument int64 // of add once: also which id, two amounts have one
 	old      int64
 }
 
@@ -33,15 +34,17 @@ type answer struct {
 	value    int64
 	ok       bool
 	repeated bool
+	other    bool // the id was counted with another amount
 }
 
 const ids = 4
 
 // number is the state of the model: a number in one process.
 type number struct {
-	value  int64
-	counts [ids]bool
-	after  [ids]int64
+	value   int64
+	counts  [ids]bool
+	amounts [ids]int64
+	after   [ids]int64
 }
 
 var oneNumber = porcupine.Model{
@@ -68,9 +71,12 @@ var oneNumber = porcupine.Model{
 		repeated := n.counts[id]
 		if !repeated {
 			n.value += c.argument
-			n.counts[id], n.after[id] = true, n.value
+			n.counts[id], n.amounts[id], n.after[id] = true, c.argument, n.value
 		}
-		return a.unknown || a.value == n.after[id] && (!a.repeated || repeated), n
+		if n.amounts[id] != c.argument {
+			return a.unknown || a.other, n
+		}
+		return a.unknown || !a.other && a.value == n.after[id] && (!a.repeated || repeated), n
 	},
 	Equal: func(a, b any) bool { return a.(number) == b.(number) },
 }
@@ -141,9 +147,12 @@ func randomCall(ctx context.Context, h *bubble.Recorder, k *counter.Counter, cli
 			return answer{ok: ok}, err
 		})
 	case 5, 6:
-		argument = int64(n(ids))
+		argument = int64(n(2 * ids))
 		h.Do(client, call{what: "add once", argument: argument}, unknown, func() (any, error) {
-			r, err := k.AddOnce(ctx, fmt.Sprint("id ", argument), argument)
+			r, err := k.AddOnce(ctx, fmt.Sprint("id ", argument%ids), argument)
+			if errors.Is(err, counter.ErrAmount) {
+				return answer{other: true}, nil
+			}
 			return answer{value: r.Value, repeated: r.Repeated}, err
 		})
 	default:
@@ -172,6 +181,14 @@ func TestBrokenHistories(t *testing.T) {
 		"an id twice": {
 			{Input: call{what: "add once", argument: 1}, Call: 1, Output: answer{value: 1}, Return: 2},
 			{Input: call{what: "add once", argument: 1}, Call: 3, Output: answer{value: 2}, Return: 4},
+		},
+		"an id with two amounts": {
+			{Input: call{what: "add once", argument: 1}, Call: 1, Output: answer{value: 1}, Return: 2},
+			{Input: call{what: "add once", argument: 1 + ids}, Call: 3, Output: answer{value: 1, repeated: true}, Return: 4},
+		},
+		"another amount that was this one": {
+			{Input: call{what: "add once", argument: 1}, Call: 1, Output: answer{value: 1}, Return: 2},
+			{Input: call{what: "add once", argument: 1}, Call: 3, Output: answer{other: true}, Return: 4},
 		},
 		"swapped in vain": {
 			{Input: call{what: "swap", argument: 1}, Call: 1, Output: answer{}, Return: 2},

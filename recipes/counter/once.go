@@ -25,26 +25,33 @@ type OnceResult struct {
 // day (WithMarkerAge) by any process. So after any error, also one for which
 // framework.MaybeApplied is true, the same call can be made again, in another
 // session or process as well. If err is nil, delta was added exactly once for
-// the id. If delta differs between two calls, the first one counts. An id has 1
-// to 128 bytes, and neither a slash nor what else no name of a znode can have.
+// the id. If the id was counted with another delta, nothing is added, and the
+// error is ErrAmount. An id has 1 to 128 bytes, and neither a slash nor what
+// else no name of a znode can have.
 //
 // The memory is a znode, <path>-once/<two hex digits>/<id>, that is made in the
-// same transaction. From time to time, AddOnce begins to remove old ones of a
-// process's counter in the background: those that are too old by the clock of
-// the ensemble's leader and by this process's own. So an id is forgotten
-// earlier if a leader's clock was slow when the id was counted.
+// same transaction. From time to time, AddOnce begins to remove old ones in the
+// background: those that are too old by the clock of the ensemble's leader and
+// by this process's own. So an id is forgotten earlier if a leader's clock was
+// slow when the id was counted. A process that ends soon calls AwaitRemoval.
 //
-// It costs as much as Add, with two operations more in the same request.
+// It costs as much as Add, with two operations more in the same request. With
+// WithMarkerAge the first one, and the first one after a minute, costs a read
+// more. The removal costs eight reads for each addition on average.
 func (n *Counter) AddOnce(ctx context.Context, id string, delta int64) (OnceResult, error) {
 	if err := checkID(id); err != nil {
 		return OnceResult{}, n.failed(addOnce, err)
 	}
-	r := n.do(ctx, &request{name: addOnce, alone: true, id: id, apply: func(l Layout, old int64) (int64, bool, error) {
+	r := n.do(ctx, &request{name: addOnce, alone: true, id: id, amount: delta, apply: func(l Layout, old int64) (int64, bool, error) {
 		sum, err := l.add(old, delta)
 		return sum, err == nil, err
 	}})
 	return OnceResult{Value: r.value, Repeated: r.repeated}, r.err
 }
+
+// ErrAmount is returned by AddOnce when the id was counted with another amount.
+// The error shows both.
+var ErrAmount = errors.New("was counted with another amount")
 
 const addOnce = "add once"
 
@@ -65,15 +72,11 @@ func checkID(id string) error {
 // directories is how many the markers are in.
 const directories = 256
 
-func (n *Counter) markers(i uint32) string {
-	return fmt.Sprintf("%s-once/%02x", n.path, i%directories)
-}
-
 // directory returns the one of an id's marker. All processes must agree on it.
 func (n *Counter) directory(id string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id))
-	return n.markers(h.Sum32())
+	return fmt.Sprintf("%s/%02x", n.markersRoot(), h.Sum32()%directories)
 }
 
 // addOnce has an addition with an id executed, or gives it up.
@@ -100,16 +103,19 @@ func (w *writer) addOnce(b *batch) {
 // tryOnce makes a step, as try does. The marker stands for the receipt, and
 // MultiOnce for the tries: unsure says that one of them is open.
 func (a *attempt) tryOnce(unsure *bool) ([]result, error) {
-	w, b, id := a.w, a.b, a.b.requests[0].id
+	w, b, r := a.w, a.b, a.b.requests[0]
 	if err := a.connect(); err != nil {
 		return nil, err
+	}
+	dir := b.directory(r.id)
+	if b.cfg.aged && w.carried < b.cfg.age {
+		return nil, a.carryAge(dir)
 	}
 	if !a.knows() {
 		return nil, a.read(false)
 	}
 	t := w.compute(b)
-	dir := b.directory(id)
-	marker := layout.Join(dir, id)
+	marker := layout.Join(dir, r.id)
 	if !t.writes && !w.known.synced {
 		return nil, a.read(true)
 	}
@@ -117,7 +123,7 @@ func (a *attempt) tryOnce(unsure *bool) ([]result, error) {
 		note, _, err := a.sess.Get(b.ctx, marker)
 		switch {
 		case err == nil:
-			return noted(note, !*unsure, unsure)
+			return r.noted(note, !*unsure, unsure)
 		case !errors.Is(err, zk.ErrNoNode):
 			return nil, err
 		}
@@ -125,22 +131,23 @@ func (a *attempt) tryOnce(unsure *bool) ([]result, error) {
 	}
 	data := b.cfg.layout.encode(t.value)
 	began := time.Now()
-	r, err := b.client.MultiOnce(b.ctx, marker, strconv.AppendInt(nil, t.value, 10),
+	made, err := b.client.MultiOnce(b.ctx, marker, fmt.Appendf(nil, "%d %d", t.value, r.amount),
 		&zk.SetDataRequest{Path: dir, Version: -1}, w.operation(b, data))
 	switch {
-	case err == nil && r.Responses != nil:
-		w.wrote(data, r.Responses[1])
-		w.sweep(b, time.UnixMilli(r.Responses[0].Stat.Mtime))
+	case err == nil && made.Responses != nil:
+		w.wrote(data, made.Responses[1])
+		w.sweep(b, dir, made.Responses[0].Stat)
 		return t.results, nil
 	case err == nil:
 		w.known = known{}
-		if r.Repeated && r.Stat == nil && !*unsure { // it was removed before it was read, since it is old
+		if made.Repeated && made.Stat == nil && !*unsure { // it was removed before it was read, since it is old
 			return nil, a.again(errForgotten)
 		}
-		return noted(r.Note, r.Repeated && !*unsure, unsure)
+		return r.noted(made.Note, made.Repeated && !*unsure, unsure)
 	}
 	*unsure = *unsure || framework.MaybeApplied(err)
 	if errors.Is(err, zk.ErrNoNode) { // of the directory, the counter, or what is above it
+		w.carried = 0
 		if makeErr := a.sess.MakePersistentPath(b.ctx, dir); makeErr != nil {
 			return nil, makeErr
 		}
@@ -153,12 +160,22 @@ func (a *attempt) tryOnce(unsure *bool) ([]result, error) {
 
 var errForgotten = errors.New("its marker is removed whenever it is there")
 
-// noted returns the result that a marker has.
-func noted(note []byte, repeated bool, unsure *bool) ([]result, error) {
-	value, err := strconv.ParseInt(string(note), 10, 64)
-	if err != nil {
+// noted returns the result that a marker has. A marker without an amount is one
+// of any.
+func (r *request) noted(note []byte, repeated bool, unsure *bool) ([]result, error) {
+	text, counted, has := strings.Cut(string(note), " ")
+	value, err := strconv.ParseInt(text, 10, 64)
+	amount := r.amount
+	if err == nil && has {
+		amount, err = strconv.ParseInt(counted, 10, 64)
+	}
+	switch {
+	case err != nil:
 		*unsure = true
 		return nil, fmt.Errorf("it was counted, but its marker is gone or has other data: %q", note)
+	case amount != r.amount:
+		*unsure = false // the marker refuses what is open
+		return nil, fmt.Errorf("id %q %w: %d, not %d", r.id, ErrAmount, amount, r.amount)
 	}
 	return []result{{value: value, repeated: repeated}}, nil
 }

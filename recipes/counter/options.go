@@ -22,7 +22,8 @@ func (option) ForCounter() {}
 type config struct {
 	layout  Layout
 	initial int64
-	age     time.Duration
+	age     time.Duration // of markers
+	aged    bool          // age was set
 	acl     []zk.ACL
 	label   string
 }
@@ -60,6 +61,10 @@ func WithLayout(l Layout) Option { return option(func(c *config) { c.layout = l 
 // counter must agree on it. Default 0.
 func WithInitial(value int64) Option { return option(func(c *config) { c.initial = value }) }
 
-// WithMarkerAge sets for how long AddOnce remembers an id at least. All who use
-// the counter should agree on it: the shortest counts. Default: a day.
-func WithMarkerAge(d time.Duration) Option { return option(func(c *config) { c.age = d }) }
+// WithMarkerAge sets for how long AddOnce remembers an id at least. The longest
+// that was ever set for the counter, by any process, counts for all: it is kept
+// as the data of <path>-once, as "24h0m0s". To shorten it, write that once no
+// process sets a longer one. Default: what was set, or a day.
+func WithMarkerAge(d time.Duration) Option {
+	return option(func(c *config) { c.age, c.aged = d, true })
+}

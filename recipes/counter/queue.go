@@ -32,12 +32,13 @@ type request struct {
 	name    string
 	// apply computes the value after the request. It reports whether that is to be
 	// written.
-	apply func(l Layout, old int64) (value int64, write bool, err error)
-	alone bool   // it does not share a write
-	blind bool   // it does not matter what the value was
-	id    string // of AddOnce; empty: of another
-	done  chan struct{}
-	asked time.Time
+	apply  func(l Layout, old int64) (value int64, write bool, err error)
+	alone  bool   // it does not share a write
+	blind  bool   // it does not matter what the value was
+	id     string // of AddOnce; empty: of another
+	amount int64  // of AddOnce
+	done   chan struct{}
+	asked  time.Time
 
 	result result // before done is closed
 	batch  *batch // guarded by keeper.mu; nil while it waits

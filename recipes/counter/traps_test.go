@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -519,6 +520,64 @@ func TestAddOnceThatCouldNotBeMadeNow(t *testing.T) {
 	})
 }
 
+// An id that was counted with another amount is not counted, and the error says
+// what it was counted with: also if nothing could be counted now, or a try of
+// this call may be open. A marker without an amount fits any.
+func TestAnotherAmount(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		ctx, c := t.Context(), w.Connect("ours")
+		n, other := newCounter(t, c), newCounter(t, w.ConnectNext())
+		refused := func(id string, amount, counted int64) {
+			t.Helper()
+			r, err := n.AddOnce(ctx, id, amount)
+			want := fmt.Sprintf("id %q was counted with another amount: %d, not %d", id, counted, amount)
+			if (r != counter.OnceResult{}) || !errors.Is(err, counter.ErrAmount) || framework.MaybeApplied(err) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+		_, err := n.AddOnce(ctx, "a", 7)
+		must(t, err)
+		for _, amount := range []int64{8, 0, -7, math.MaxInt64} { // the last one overflows now
+			refused("a", amount, 7)
+		}
+		is(t, n, 7)
+		_, err = c.Set(ctx, path, []byte("text"), -1)
+		must(t, err)
+		time.Sleep(2 * time.Second)
+		refused("a", 8, 7)
+		must(t, n.Set(ctx, 0))
+
+		lost := testutil.NewFault(testutil.Match{Op: testutil.OpMulti}, testutil.DropBefore())
+		defer w.ClientNet("ours").Control(func(r testutil.Request) testutil.Action {
+			action := lost.Control(r)
+			if action != testutil.Pass() {
+				if _, err := other.AddOnce(ctx, "b", -5); err != nil {
+					t.Error(err)
+				}
+			}
+			return action
+		})()
+		refused("b", 5, -5)
+		is(t, n, -5)
+
+		marker := markerOf(t, w, "a")
+		for data, want := range map[string]counter.OnceResult{"70": {Value: 70, Repeated: true}, "70 8": {Value: 70, Repeated: true}} {
+			_, err = c.Set(ctx, marker, []byte(data), -1)
+			must(t, err)
+			if r, err := n.AddOnce(ctx, "a", 8); r != want || err != nil {
+				t.Errorf("%q: %+v, %v", data, r, err)
+			}
+		}
+		for _, data := range []string{"", "70 ", "70 8 9", " 8"} {
+			_, err = c.Set(ctx, marker, []byte(data), -1)
+			must(t, err)
+			if _, err := n.AddOnce(ctx, "a", 8); errors.Is(err, counter.ErrAmount) || !framework.MaybeApplied(err) {
+				t.Errorf("%q: %v", data, err)
+			}
+		}
+	})
+}
+
 // A process that is far from the ensemble adds although one that is near does
 // so all the time.
 func TestAProcessThatIsFar(t *testing.T) {
@@ -573,8 +632,8 @@ func TestOneLookForOthers(t *testing.T) {
 	})
 }
 
-// What a marker says is the value in decimal. What follows an addition with an
-// id knows the counter, so it makes no read and no vain try.
+// What a marker says is the value and the amount, in decimal. What follows an
+// addition with an id knows the counter, so it makes no read and no vain try.
 func TestWhatAMarkerSays(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		n := newCounter(t, w.ConnectNext())
@@ -588,7 +647,7 @@ func TestWhatAMarkerSays(t *testing.T) {
 			}
 			want.Repeated = true
 		}
-		if data, ok := w.Data(markerOf(t, w, "a")); !ok || string(data) != "1234" {
+		if data, ok := w.Data(markerOf(t, w, "a")); !ok || string(data) != "1234 234" {
 			t.Errorf("%q", data)
 		}
 		if r, err := n.AddOnce(t.Context(), "b", 1); r.Value != 1235 || err != nil {

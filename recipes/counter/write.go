@@ -59,13 +59,15 @@ type writer struct {
 	path   string            // absolute
 	work   chan struct{}     // a token: there may be something to do
 
-	waiting []*request // guarded by keeper.mu
+	// Guarded by keeper.mu.
+	waiting  []*request
+	removing <-chan struct{} // closed when the removal of old markers has ended; nil: none is under way
 
 	receipt receipt
 	number  int64 // of the latest try
 	known   known
-	looked  time.Time // for others in line for the mutex
-	sweeper sweeper
+	looked  time.Time     // for others in line for the mutex
+	carried time.Duration // an age that the markers' root is known to carry, or a longer one
 }
 
 // receipt is that of a session. The zero receipt is none.
@@ -285,12 +287,13 @@ func (a *attempt) makeReceipt() error {
 	dir := a.b.receipts()
 	made, err := a.sess.CreateProtected(a.b.ctx, dir, "receipt", nil, zk.FlagEphemeral)
 	if errors.Is(err, zk.ErrNoNode) {
-		if makeErr := a.sess.MakeContainerPath(a.b.ctx, dir); makeErr != nil {
+		if makeErr := privileged.Framework.MakeDirectoryIn(a.b.ctx, a.sess, dir); makeErr != nil {
 			return makeErr
 		}
 		return a.atOnce(err)
 	}
 	if err == nil {
+		privileged.Framework.Filled(a.b.client, dir)
 		a.w.receipt = receipt{in: a.sess, path: made.Path}
 	}
 	return err

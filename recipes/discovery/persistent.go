@@ -50,7 +50,7 @@ func (d *Discovery[T]) createPersistent(ctx context.Context, path string, instan
 		if !errors.Is(err, zk.ErrNoNode) {
 			break
 		}
-		if err = d.client.MakeContainerPath(ctx, dir); err == nil {
+		if err = privileged.Framework.MakeDirectory(ctx, d.client, dir); err == nil {
 			err = create()
 		}
 	}

@@ -2,6 +2,7 @@ package presence
 
 import (
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"sync"
@@ -23,7 +24,7 @@ type keeper struct {
 	session int64                 // the latest that a Node was in
 	turn    time.Time             // when creates in it begin
 	dirs    map[string]*directory // that are being made
-	made    map[string]int        // how often a directory was made
+	made    [256]int              // how often directories were made, each counted by one byte of its hash
 }
 
 // directory is one that is being made.
@@ -36,7 +37,7 @@ type keeperKey struct{}
 
 func keeperOf(c *framework.Client) *keeper {
 	return privileged.Framework.Attach(c, keeperKey{}, func() any {
-		return &keeper{nodes: make(map[*Node]struct{}), fixed: make(map[string]*Node), guards: make(map[string]*guard), dirs: make(map[string]*directory), made: make(map[string]int)}
+		return &keeper{nodes: make(map[*Node]struct{}), fixed: make(map[string]*Node), guards: make(map[string]*guard), dirs: make(map[string]*directory)}
 	}).(*keeper)
 }
 
@@ -68,7 +69,6 @@ func (k *keeper) remove(n *Node) {
 	if delete(k.nodes, n); len(k.nodes) == 0 && k.stop != nil {
 		k.stop()
 		k.stop = nil
-		clear(k.made)
 	}
 }
 
@@ -110,11 +110,20 @@ func (k *keeper) interval(s *framework.Session) time.Duration {
 	return all*3/4 + random.N(all/2)
 }
 
-// timesMade returns how often a directory was made.
+// timesMade returns how often a directory was made. The count may be that of
+// other directories as well: then a Node tries once more in vain.
 func (k *keeper) timesMade(n *Node, dir string) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.made[n.client.Resolve(dir)]
+	return *k.madeLocked(n.client.Resolve(dir))
+}
+
+// madeLocked returns the count of a directory: not one for each that there ever
+// was, which would be without a bound.
+func (k *keeper) madeLocked(full string) *int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(full))
+	return &k.made[byte(h.Sum32())]
 }
 
 // makeDir makes a directory that was missing after it was made a number of
@@ -122,7 +131,7 @@ func (k *keeper) timesMade(n *Node, dir string) int {
 func (k *keeper) makeDir(n *Node, s *framework.Session, dir string, times int) error {
 	full := n.client.Resolve(dir)
 	k.mu.Lock()
-	if k.made[full] != times {
+	if *k.madeLocked(full) != times {
 		k.mu.Unlock()
 		return nil
 	}
@@ -136,14 +145,14 @@ func (k *keeper) makeDir(n *Node, s *framework.Session, dir string, times int) e
 		<-d.made
 		return privileged.Framework.Shown(n.client, d.err)
 	}
-	makePath := s.MakeContainerPath
 	if n.cfg.lasting {
-		makePath = s.MakePersistentPath
+		d.err = s.MakePersistentPath(background, dir)
+	} else {
+		d.err = privileged.Framework.MakeDirectoryIn(background, s, dir)
 	}
-	d.err = makePath(background, dir)
 	k.mu.Lock()
 	if d.err == nil {
-		k.made[full]++
+		*k.madeLocked(full)++
 	}
 	delete(k.dirs, full)
 	k.mu.Unlock()

@@ -159,6 +159,7 @@ func (n *Node) make(sess *framework.Session) {
 	path, err := n.create(sess, data)
 	switch {
 	case err == nil:
+		privileged.Framework.Filled(n.client, dir)
 		n.accept(set, data)
 		if n.life.late != (write{sess.ID(), 0}) { // otherwise a late delete of ours may still remove it
 			n.noteStanding(sess)

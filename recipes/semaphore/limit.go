@@ -14,6 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
 // The limit is the data of the path, in decimal text. The first holder records
@@ -188,7 +189,7 @@ func (s *Semaphore) setMax(ctx context.Context, n int) error {
 
 // keepPath makes the path, and the child that keeps it from vanishing.
 func (s *Semaphore) keepPath(ctx context.Context) error {
-	if err := s.client.MakeContainerPath(ctx, s.path); err != nil {
+	if err := privileged.Framework.MakeDirectory(ctx, s.client, s.path); err != nil {
 		return err
 	}
 	return s.client.MakePersistentPath(ctx, s.path+"/"+keeper)

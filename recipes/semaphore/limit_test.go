@@ -359,7 +359,7 @@ func TestKazooSemaphoreOnThePath(t *testing.T) {
 		held := bubble.Acquire(t, t.Context(), s)
 		bubble.Release(t, bubble.Acquire(t, t.Context(), s))
 		lease := path + "/0123456789abcdef0123456789abcdef"
-		if err := kazoo.MakeContainerPath(t.Context(), path+"-__lock__"); err != nil {
+		if err := kazoo.MakePersistentPath(t.Context(), path+"-__lock__"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := kazoo.Create(t.Context(), lease, nil, zk.FlagEphemeral); err != nil {

@@ -6,17 +6,22 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/barrier"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
+	"github.com/zkrecipes/zkrecipes/recipes/counter"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -68,7 +73,8 @@ func TestNothingGrows(t *testing.T) {
 				above := made[*cache.Cache](t)(cache.New(d.a, "/"))
 				above.Start()
 				d.leading = bubble.Acquire(t, t.Context(), made[*locks.Mutex](t)(locks.NewMutex(d.b, "/grow/leading")))
-				const each = 36 // cycles, each followed by forty idle minutes: about a day
+				made[*presence.Node](t)(presence.Announce(t.Context(), d.a, "/grow/standing", nil)) // what Nodes share lives as long as one does
+				const each = 36                                                                     // cycles, each followed by forty idle minutes: about a day
 				d.pass(each, weather.strike)
 				before := d.count()
 				d.pass(2*each, weather.strike)
@@ -113,7 +119,7 @@ func (d *days) pass(cycles int, strike func(*days)) {
 	for range cycles {
 		d.cycle++
 		strike(d)
-		for _, use := range []func(){d.locks, d.reading, d.permits, d.terms, d.waiting, d.watching, d.meeting, d.bound} {
+		for _, use := range []func(){d.locks, d.reading, d.permits, d.terms, d.waiting, d.watching, d.meeting, d.bound, d.names} {
 			use()
 		}
 		time.Sleep(40 * time.Minute)
@@ -240,6 +246,36 @@ func (d *days) meeting() {
 	_ = simple.Wait(ctx)
 	_, _ = made[*barrier.Double](d.t)(barrier.NewDouble(d.a, fmt.Sprint("/grow/rounds/", d.cycle), 2)).Enter(ctx)
 	_, _ = made[*barrier.Double](d.t)(barrier.NewDouble(d.a, "/grow/round", 2)).Enter(ctx)
+}
+
+// names: nodes and a counter whose names are never used again, and a semaphore
+// that is given up at one of its requests.
+func (d *days) names() {
+	for i := range 3 {
+		n := made[*presence.Node](d.t)(presence.Announce(d.t.Context(), d.a, fmt.Sprintf("/grow/members/%d-%d/a", d.cycle, i), nil))
+		if err := n.Close(d.t.Context()); err != nil && !errors.Is(err, framework.ErrSessionLost) {
+			d.t.Error(err)
+		}
+	}
+	path := fmt.Sprint("/grow/number", d.cycle)
+	_, _ = made[*counter.Counter](d.t)(counter.New(d.b, path)).Add(d.t.Context(), 1)
+	time.Sleep(2 * time.Minute) // the receipt goes
+	if err := d.b.Delete(d.t.Context(), path, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+		d.t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(d.t.Context())
+	defer cancel()
+	at, session := int64(1+d.cycle%12), d.SessionID(d.b)
+	var n atomic.Int64
+	defer d.Control(func(r testutil.Request) testutil.Action {
+		if r.Session == session && n.Add(1) == at {
+			cancel()
+		}
+		return testutil.Pass()
+	})()
+	if l, err := made[*semaphore.Semaphore](d.t)(semaphore.New(d.b, "/grow/given up", 2)).Acquire(ctx); err == nil {
+		_ = l.Release(d.t.Context())
+	}
 }
 
 // bound: a leader binds each of its requests to its term.

@@ -212,6 +212,7 @@ var cases = map[string]func(s scene) call{
 
 	"counter.Counter.Add":           func(s scene) call { return func(ctx context.Context) { _, _ = count(s).Add(ctx, 1) } },
 	"counter.Counter.AddOnce":       func(s scene) call { return func(ctx context.Context) { _, _ = count(s).AddOnce(ctx, "id", 1) } },
+	"counter.Counter.AwaitRemoval":  func(s scene) call { return func(ctx context.Context) { _ = count(s).AwaitRemoval(ctx) } },
 	"counter.Counter.CompareAndSet": func(s scene) call { return func(ctx context.Context) { _, _ = count(s).CompareAndSet(ctx, 0, 1) } },
 	"counter.Counter.Get":           func(s scene) call { return of(count(s).Get) },
 	"counter.Counter.Listen": func(s scene) call {

@@ -208,7 +208,8 @@ func (w *World) Address(member int) string { return strings.Split(w.Servers(), "
 // children and only they and their parents are watched: a watch on a directory
 // may outlive the lease that needed it, and a semaphore watches its limit. It
 // also fails the test if a znode is outside of the clients' view, or if any
-// watch is left after three session timeouts more.
+// watch is left after three session timeouts more, or a container that the
+// servers do not remove.
 func (w *World) Empty(dirs ...string) {
 	w.T.Helper()
 	w.empty(dirs, dirs)
@@ -248,6 +249,21 @@ func (w *World) empty(dirs, watched []string) {
 	for path, n := range w.Watches() {
 		judge.Errorf(w.T, "%d watches stay on %s", n, path)
 	}
+	for _, path := range Unused(w.Embedded) {
+		judge.Errorf(w.T, "%s stays: it is a container that never had a child", path)
+	}
+}
+
+// Unused returns the containers that never had a child: the servers do not
+// remove them.
+func Unused(ens *testutil.Embedded) (paths []string) {
+	for line := range strings.Lines(ens.Tree()) {
+		path, ok := strings.CutSuffix(line, " container\n")
+		if stat, found := ens.Stat(path); ok && found && stat.Cversion == 0 {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
 
 // InLine waits until dir has n children, and returns their names.

@@ -19,6 +19,7 @@ type Call struct {
 	Pause  time.Duration // before it
 	What   What
 	ID     string        // of what is executed once
+	Other  bool          // AddOnce does not add what the others with this ID do
 	Cancel time.Duration // when the caller cancels; 0: never
 }
 
@@ -74,7 +75,9 @@ type counted struct {
 type run struct {
 	zxid          int64
 	at            time.Time
+	by            int64 // the session
 	before, after int64
+	call          *counted // that of a counter which has made it
 }
 
 // book returns the record of a call that is about to begin.
@@ -82,12 +85,23 @@ func (k *worker) book(c Call) *counted {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	b := &counted{who: k.who, Call: c, index: len(k.calls)}
-	k.calls = append(k.calls, b)
 	b.number = 1 << b.index
+	for _, o := range k.calls {
+		if o.shares(b) {
+			b.number = o.number
+			break
+		}
+	}
+	k.calls = append(k.calls, b)
 	if c.What == Set || c.What == Swap {
 		b.number = k.plan.value(b.index)
 	}
 	return b
+}
+
+// shares reports whether two calls add the same.
+func (b *counted) shares(o *counted) bool {
+	return b.What == AddOnce && o.What == AddOnce && b.ID == o.ID && !b.Other && !o.Other
 }
 
 // value returns what the call with an index sets.
@@ -101,10 +115,21 @@ func (p *Plan) initial() int64 {
 	return 0
 }
 
+// age is for how long a client wants markers to be kept; 0: it says nothing.
+func (p *Plan) age(client int) time.Duration {
+	switch {
+	case p.Uneven && client%3 == 1:
+		return p.Age / 8
+	case p.Uneven && client%3 == 2:
+		return 0
+	}
+	return p.Age
+}
+
 func (k *worker) counter() *counter.Counter {
 	opts := []counter.Option{counter.WithLayout(k.plan.Layout), counter.WithInitial(k.plan.initial())}
-	if k.plan.Age > 0 {
-		opts = append(opts, counter.WithMarkerAge(k.plan.Age))
+	if age := k.plan.age(k.who.client); age > 0 {
+		opts = append(opts, counter.WithMarkerAge(age))
 	}
 	return must(counter.New(k.client, k.plan.view(k.who.client).Path(k.paths[0]), opts...))
 }
@@ -145,6 +170,7 @@ func (k *worker) call(c Call) bool {
 		return false
 	case left && errors.Is(err, context.Canceled):
 	case c.What == Make && errors.Is(err, zk.ErrNodeExists), c.What == Take && errors.Is(err, zk.ErrNoNode):
+	case errors.Is(err, counter.ErrAmount): // see reckonOnce
 	case c.What == Update && errors.Is(err, zk.ErrBadVersion), c.What == UpdateOnce && errors.Is(err, zk.ErrBadVersion):
 		// The others were quicker, or an earlier try was executed.
 	case !k.plan.Scenario.quiet() && (framework.MaybeApplied(err) || errors.Is(err, framework.ErrSessionLost)), k.expected(err):
@@ -229,7 +255,7 @@ func (w *world) executed() map[int][]run {
 			w.ledger.fault("the number is %+v: %v", z, err)
 			return all
 		}
-		if !w.isStart(z, after) && !w.explain(run{z.zxid, z.at, before, after}, all) {
+		if !w.isStart(z, after) && !w.explain(run{zxid: z.zxid, at: z.at, by: z.by, before: before, after: after}, all) {
 			w.ledger.fault("at %x the number has become %d after %d, which no calls do", z.zxid, after, before)
 		}
 		before = after
@@ -272,10 +298,43 @@ func (w *world) explain(r run, all map[int][]run) (explained bool) {
 			if b.number != digit || b.What == Get || b.What == MultiOnce || b.What.unnumbered() {
 				return false
 			}
-			all[b.index] = append(all[b.index], r)
+			r.call = w.caller(b, r)
+			all[r.call.index] = append(all[r.call.index], r)
 		}
 	}
 	return true
+}
+
+// caller returns the call that has made an execution, of those that share the
+// number of a call: one of the session's client, and rather one that says so.
+func (w *world) caller(b *counted, r run) *counted {
+	likely, best := 0, b
+	for _, o := range w.calls {
+		rank := 0
+		switch {
+		case o != b && !o.shares(b), o.from >= r.zxid, w.clientOf(r.by) != o.client:
+		case o.err == nil && o.to > 0 && !o.repeated && o.covers(r.zxid):
+			rank = 3
+		case o.to == 0, framework.MaybeApplied(o.err):
+			rank = 2
+		default:
+			rank = 1
+		}
+		if rank > likely {
+			likely, best = rank, o
+		}
+	}
+	return best
+}
+
+// clientOf returns the client that a session is of, -1 if it is nobody's.
+func (w *world) clientOf(session int64) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if client, ok := w.sessions[session]; ok {
+		return client
+	}
+	return -1
 }
 
 // reckon compares what calls have returned with what was executed.
@@ -343,7 +402,7 @@ func (w *world) reckonOne(b *counted, all map[int][]run) {
 			wrong("it never had this value meanwhile")
 		}
 		return
-	case returned && b.err != nil && !framework.MaybeApplied(b.err) && len(runs) > 0:
+	case returned && b.err != nil && !framework.MaybeApplied(b.err) && len(runs) > 0 && !(w.plan.Age > 0 && errors.Is(b.err, counter.ErrAmount)): // which the marker says as long as it is kept
 		wrong("it was executed, and has failed")
 	case b.What == Swap && returned && b.err == nil && !b.ok:
 		if len(runs) > 0 || !w.mayLag() && !w.had(b, func(v int64) bool { return v != b.old }) {
@@ -407,16 +466,24 @@ func (w *world) reckonOnce(b *counted, all map[int][]run, wrong func(string)) {
 	group, own := w.group(b, all), all[b.index]
 	for i, r := range group {
 		for _, o := range group[:i] {
-			if apart := r.at.Sub(o.at).Abs(); w.plan.Age == 0 || apart < w.plan.Age {
+			if apart := r.at.Sub(o.at).Abs(); w.plan.Age == 0 || apart < w.keeps(r, o) {
 				wrong(fmt.Sprintf("twice for an ID, %v apart", apart))
 			}
 		}
 	}
-	if b.err != nil || b.to == 0 || w.allowed(zk.ErrNodeExists) { // which says that the marker was there
+	other := errors.Is(b.err, counter.ErrAmount)
+	if b.err != nil && !other || b.to == 0 || w.allowed(zk.ErrNodeExists) { // which says that the marker was there
 		return
 	}
 	fits := false
 	for _, r := range group {
+		if b.What == AddOnce && (r.call.number != b.number) != other {
+			continue
+		}
+		if other {
+			fits = fits || r.zxid <= b.to
+			continue
+		}
 		mine := len(own) > 0 && r.zxid == own[0].zxid
 		value := b.What != AddOnce || b.value == r.after
 		if b.What == MultiOnce {
@@ -427,4 +494,16 @@ func (w *world) reckonOnce(b *counted, all map[int][]run, wrong func(string)) {
 	if !fits {
 		wrong("the result is wrong")
 	}
+}
+
+// keeps returns for how long the marker of the earlier of two executions is
+// kept at least: for as long as its client has said.
+func (w *world) keeps(a, b run) time.Duration {
+	if a.call == nil {
+		return w.plan.Age
+	}
+	if b.at.Before(a.at) {
+		a = b
+	}
+	return w.plan.age(a.call.client)
 }

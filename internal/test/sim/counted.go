@@ -57,7 +57,7 @@ func (d *draw) counted() {
 		d.Layout = counter.LayoutLong
 	}
 	if d.Recipe == Counter && d.one(1, 2) {
-		d.Age = d.upTo(2 * d.Timeout)
+		d.Age, d.Uneven = d.upTo(2*d.Timeout), d.one(1, 2)
 		if d.one(1, 2) {
 			d.oneID()
 		}
@@ -149,6 +149,7 @@ func (d *draw) callsOf() (all []Call) {
 	cancels := d.canCancel()
 	for range 1 + d.IntN(4) {
 		c := Call{What: pick(d, whats...), ID: pick(d, "a", "b", "c"), Pause: pick(d, 0, d.instant(), d.upTo(time.Second))}
+		c.Other = c.What == AddOnce && d.one(1, 6)
 		if c.What == Make && d.one(1, 2) {
 			c.ID = ""
 		}

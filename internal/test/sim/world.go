@@ -546,7 +546,9 @@ func (w *world) end() {
 	if w.operator != nil {
 		closing.Go(func() { _ = w.operator.Close() }) // it has nothing to lose
 	}
+	tidy := !w.replaced() // nobody could not delete what he has made
 	for i, c := range w.clients {
+		tidy = tidy && c.State() == framework.Connected
 		w.ledger.close(i)
 		closing.Go(func() {
 			if err := c.Close(); err != nil && !w.gone(i) {
@@ -563,6 +565,9 @@ func (w *world) end() {
 	if left := w.ens.Watches(); len(left) > 0 {
 		w.ledger.fault("watches left: %v", left)
 	}
+	if left := bubble.Unused(w.ens); tidy && len(left) > 0 {
+		w.ledger.fault("containers that never had a child are left: %v", left)
+	}
 	if err := w.ens.Close(); err != nil {
 		w.ledger.fault("%v", err)
 	}
@@ -575,6 +580,9 @@ func (w *world) end() {
 		}
 	}
 	w.ledger.finish()
+	if len(w.paths) == 0 { // there was no world
+		return
+	}
 	switch w.plan.Recipe {
 	case Presence, Discovery:
 		w.strangers()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,8 +28,10 @@ behind two dashes.
 
 N is added exactly once, even if answers are lost, unless zkr says that it may have
 been. With --once it is added once for this ID, whatever happens: run the same command
-again until it succeeds. The ID is remembered for a day at least, in a znode of
-PATH-once. A repeated add prints the value that the counter had after the first one.
+again until it succeeds. A repeated add prints the value that the counter had after the
+first one, and fails if that had another N. The ID is remembered for a day, in a znode of
+PATH-once, or for as long as PATH-once has as its data, for example 720h. Now and then
+zkr takes up to 2s longer, to remove old ones.
 
 --layout says whose counter it is: long (the default) is that of Curator's
 DistributedAtomicLong, count that of its SharedCount and of Kazoo's Counter with
@@ -45,14 +48,22 @@ a znode of its own to know a lost answer by.`,
 		Args:        w.parse,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return to.OnZnodes(func(ctx context.Context, c *framework.Client) error {
-				result, err := w.run(ctx, c)
+				n, err := counter.New(c, w.path, counter.WithLayout(w.layout.Value()))
+				if err != nil {
+					return cli.Usage("%w", err)
+				}
+				result, err := w.run(ctx, c, n)
 				if err != nil {
 					return err
 				}
 				if w.json {
-					return cli.JSONLine(cmd.OutOrStdout(), result)
+					err = cli.JSONLine(cmd.OutOrStdout(), result)
+				} else {
+					_, err = fmt.Fprintln(cmd.OutOrStdout(), result.Value)
 				}
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), result.Value)
+				ctx, cancel := context.WithTimeout(ctx, removing)
+				defer cancel()
+				_ = n.AwaitRemoval(ctx) // another zkr removes what is left
 				return err
 			})
 		},
@@ -62,6 +73,9 @@ a znode of its own to know a lost answer by.`,
 	cmd.Flags().BoolVar(&w.json, "json", false, "print one JSON object")
 	return cmd
 }
+
+// removing is how long zkr waits for the removal of old markers.
+const removing = 2 * time.Second
 
 const (
 	verbGet = "get"
@@ -120,12 +134,9 @@ func (w *counting) parse(cmd *cobra.Command, args []string) error {
 	return cli.Paths(1, 1)(cmd, args[1:2])
 }
 
-func (w *counting) run(ctx context.Context, c *framework.Client) (counted, error) {
+func (w *counting) run(ctx context.Context, c *framework.Client, n *counter.Counter) (counted, error) {
 	result := counted{Path: w.path}
-	n, err := counter.New(c, w.path, counter.WithLayout(w.layout.Value()))
-	if err != nil {
-		return result, cli.Usage("%w", err)
-	}
+	var err error
 	switch {
 	case w.verb == verbSet:
 		result.Value = w.n

@@ -1,6 +1,8 @@
 package znode
 
 import (
+	"fmt"
+	"hash/fnv"
 	"strings"
 	"testing"
 
@@ -20,12 +22,34 @@ func TestCounter(t *testing.T) {
 	zkrtest.ExpectZkr(t, e, "-1\n", "counter", "set", "--", "/n", "-1")
 	zkrtest.ExpectZkr(t, e, "10\n", "counter", "add", "--once", "a", "/n", "7")
 	zkrtest.ExpectZkr(t, e, `{"path":"/n","value":10,"repeated":true}`+"\n", "counter", "add", "--json", "--once", "a", "/n", "7")
+	zkrtest.RefusesZkr(t, e, cli.ExitFailed, []string{`id "a" was counted with another amount: 7, not 8`}, "counter", "add", "--once", "a", "/n", "8")
 	zkrtest.ExpectZkr(t, e, `{"path":"/n","value":-1}`+"\n", "counter", "get", "--json", "/n")
 
 	zkrtest.ExpectZkr(t, e, "1\n", "counter", "add", "--layout", "kazoo", "/deep/k", "1")
 	zkrtest.ExpectZkr(t, e, "1", "get", "/deep/k")
 	zkrtest.RefusesZkr(t, e, cli.ExitFailed, []string{"counter: add /deep/k", "31"}, "counter", "add", "/deep/k", "1")
 	zkrtest.RefusesZkr(t, e, cli.ExitFailed, []string{"overflow"}, "counter", "set", "--layout", "count", "/c", "2147483648")
+}
+
+// TestCounterRemovesOldMarkers: each run adds once, and now and then one
+// removes the markers in its directory that are older than the counter's age.
+// That none of 120 does so has a chance of one in nine million.
+func TestCounterRemovesOldMarkers(t *testing.T) {
+	e := testutil.Start(t)
+	zkrtest.ExpectZkr(t, e, "/n-once\n", "create", "/n-once", "1ms")
+	count := 0
+	for i := 0; count < 120; i++ {
+		h := fnv.New32a()
+		_, _ = fmt.Fprint(h, i)
+		if h.Sum32()%256 != 0x80 {
+			continue
+		}
+		count++
+		zkrtest.ExpectZkr(t, e, fmt.Sprintln(count), "counter", "add", "--once", fmt.Sprint(i), "/n", "1")
+	}
+	if left := e.Children("/n-once/80"); len(left) == 0 || len(left) == count {
+		t.Errorf("%d markers are left of %d", len(left), count)
+	}
 }
 
 // TestCounterRefuses: wrong usage is noticed before a server is asked.

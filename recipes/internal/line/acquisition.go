@@ -315,10 +315,10 @@ func (a *acquisition) leavingAlone() *grant {
 func (a *acquisition) makeDir() error {
 	q := a.queue
 	if !q.rule.PersistentDir {
-		return q.client.MakeContainerPath(a.ctx, q.dir)
+		return privileged.Framework.MakeDirectory(a.ctx, q.client, q.dir)
 	}
 	above := q.dir[:strings.LastIndexByte(q.dir, '/')]
-	if err := q.client.MakeContainerPath(a.ctx, cmp.Or(above, "/")); err != nil { // of the root: the chroot and the namespace
+	if err := privileged.Framework.MakeDirectory(a.ctx, q.client, cmp.Or(above, "/")); err != nil { // of the root: the chroot and the namespace
 		return err
 	}
 	return q.client.MakePersistentPath(a.ctx, q.dir)

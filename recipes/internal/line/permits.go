@@ -223,7 +223,7 @@ func (a *acquisition) takePermits(c *contender) error {
 			continue
 		case errors.Is(err, errNoPermitDir) && made < joinTries:
 			made++
-			if err = w.line.client.MakeContainerPath(a.ctx, w.line.rule.Permits.Dir); err == nil {
+			if err = privileged.Framework.MakeDirectory(a.ctx, w.line.client, w.line.rule.Permits.Dir); err == nil {
 				continue
 			}
 		}

@@ -38,7 +38,16 @@ var Framework = seam.Framework.(interface {
 	// same operation in the view of c would have failed, and any other error as it
 	// is.
 	Shown(c *framework.Client, err error) error
-	// Used says that a contender was created in a directory that recipes make as a
+	// MakeDirectory is Client.MakeContainerPath for a znode that the caller is
+	// about to create in dir. What it has made is deleted in the background if
+	// nothing was created in it within a session timeout, or when the client is
+	// closed. That costs another request, unless Filled or Used was called.
+	MakeDirectory(ctx context.Context, c *framework.Client, dir string) error
+	// MakeDirectoryIn is MakeDirectory in a session.
+	MakeDirectoryIn(ctx context.Context, s *framework.Session, dir string) error
+	// Filled says that something was created in a directory.
+	Filled(c *framework.Client, dir string)
+	// Used is Filled for a contender, in a directory that recipes make as a
 	// container: framework.WithSweep may delete it.
 	Used(c *framework.Client, dir string)
 	// Unhurried returns a view of the session in which a CreateProtected or

@@ -1,0 +1,155 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
+)
+
+// The servers delete a container that has become empty, but not one that never
+// had a child. A recipe that has made one, and gives up before it creates what
+// it has made it for, leaves it. So the client deletes what it has made and
+// nobody has used within a session timeout, or until the client closes, by the
+// transaction that sweeps directories. There no version tells the one that was
+// looked at from another that was made since, but neither was ever used, and
+// whoever finds it missing makes it again.
+
+// unused knows the directories that this client has made, and in which it has
+// not created anything yet.
+type unused struct {
+	mu   sync.Mutex // guards what follows
+	dirs map[string]unusedDir
+	runs bool // deleteUnused will be called
+}
+
+// unusedDir is one that was made after a transaction, at a time.
+type unusedDir struct {
+	after int64
+	at    time.Time
+}
+
+// createDirectory is createContainer for a recipe.
+func (c *core) createDirectory(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error) {
+	first := c.noteUnused(full)
+	path, err := c.createContainer(conn, full, data, acl)
+	if first && err != nil && classify(err) != ambiguous {
+		c.unused.used(full)
+	}
+	return path, err
+}
+
+// noteUnused notes a directory that is about to be created. It reports whether
+// it is the first to do so: an earlier try may have made it.
+func (c *core) noteUnused(full string) (first bool) {
+	d, u := unusedDir{c.latestSeen(), time.Now()}, &c.unused
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, noted := u.dirs[full]; noted {
+		return false
+	}
+	if u.dirs == nil {
+		u.dirs = make(map[string]unusedDir)
+	}
+	u.dirs[full] = d
+	if !u.runs {
+		u.runs = true
+		time.AfterFunc(c.cfg.sessionTimeout, c.deleteUnused)
+	}
+	return true
+}
+
+// latestSeen returns the latest transaction that the session has seen.
+func (c *core) latestSeen() int64 {
+	c.mu.Lock()
+	s := c.session
+	c.mu.Unlock()
+	if s == nil {
+		return 0
+	}
+	return s.latestSeen()
+}
+
+// used notes that something was created in a directory.
+func (u *unused) used(full string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.dirs, full)
+}
+
+// older returns the directories that were made before a time, nil if there are
+// none at all: then deleteUnused ends.
+func (u *unused) older(than time.Time) (dirs map[string]unusedDir) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.dirs) == 0 {
+		u.runs = false
+		return nil
+	}
+	dirs = maps.Clone(u.dirs)
+	maps.DeleteFunc(dirs, func(_ string, d unusedDir) bool { return d.at.After(than) })
+	return dirs
+}
+
+// deleteUnused deletes those that were made a session timeout before, and does
+// so again until there are none, or the client closes.
+func (c *core) deleteUnused() {
+	dirs := c.unused.older(time.Now().Add(-c.cfg.sessionTimeout))
+	if dirs == nil || c.isClosing() {
+		return
+	}
+	in := scope{core: c, budget: &backoff.StopBackOff{}}
+	for _, full := range slices.Backward(slices.Sorted(maps.Keys(dirs))) { // what is below comes first
+		acl, stat, err := in.getACL(context.Background(), full)
+		if err == nil && c.isUnused(dirs[full], stat, acl) {
+			err = in.deleteEmpty(full, stat)
+		}
+		if err != nil && classify(err) != final {
+			break // no server answers: in the next round
+		}
+		c.unused.used(full)
+	}
+	time.AfterFunc(c.cfg.sessionTimeout, c.deleteUnused)
+}
+
+// isUnused reports whether a znode is the directory that was made, and nothing
+// was ever created in it.
+func (c *core) isUnused(d unusedDir, stat *zk.Stat, acl []zk.ACL) bool {
+	return stat.Czxid > d.after && stat.Cversion == 0 && stat.EphemeralOwner == 0 && c.wouldMake(stat, acl)
+}
+
+// deleteUnused is that of a client which closes, on the session's last
+// connection.
+func (s *session) deleteUnused() {
+	dirs := s.core.unused.older(time.Now())
+	if len(dirs) == 0 {
+		return
+	}
+	done := make(chan struct{})
+	s.core.tasks.Go(func() {
+		defer close(done)
+		for _, full := range slices.Backward(slices.Sorted(maps.Keys(dirs))) {
+			acl, stat, err := s.conn.GetACL(full)
+			if err == nil && s.core.isUnused(dirs[full], stat, acl) {
+				_, err = wireMulti(s.conn, emptyDelete(full, stat, s.core.cfg.acl))
+			}
+			if errors.Is(err, zk.ErrConnectionClosed) {
+				return
+			}
+		}
+	})
+	select {
+	case <-done:
+	case <-time.After(maxCloseStep / 2):
+	}
+}
+
+// makeDirectory is makePath for a directory of a recipe.
+func (w scope) makeDirectory(ctx context.Context, path string) error {
+	return w.makePath(ctx, path, w.core.createDirectory)
+}
