@@ -118,7 +118,7 @@ func (d *Discovery[T]) children(ctx context.Context, path string) ([]string, err
 		return nil, errZero
 	}
 	names, _, err := d.client.Children(ctx, path)
-	if errors.Is(err, zk.ErrNoNode) && !errors.As(err, new(interface{ MissingChroot() string })) {
+	if framework.Absent(err) {
 		return nil, nil
 	}
 	return names, err

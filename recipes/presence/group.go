@@ -157,7 +157,7 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 
 func (g *Group) members(ctx context.Context) ([]Member, error) {
 	names, _, err := g.client.Children(ctx, g.path)
-	if errors.Is(err, zk.ErrNoNode) && !errors.As(err, new(interface{ MissingChroot() string })) {
+	if framework.Absent(err) {
 		return nil, nil
 	}
 	if err != nil {

@@ -160,7 +160,7 @@ func list(ctx context.Context, c *framework.Client, path string) ([]string, erro
 		return nil, err
 	}
 	names, _, err := c.Children(ctx, path)
-	if errors.Is(err, zk.ErrNoNode) && !errors.As(err, new(interface{ MissingChroot() string })) {
+	if framework.Absent(err) {
 		return nil, nil
 	}
 	slices.Sort(names)
