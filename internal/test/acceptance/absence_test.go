@@ -2,13 +2,20 @@ package acceptance_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/inspect"
@@ -103,6 +110,7 @@ func verbsOf(t *testing.T, c *framework.Client) verbs {
 			return election.Run(ctx, func(context.Context, *recipes.Lease) error { return leader.ErrStop })
 		},
 		"Group.Members": func(ctx context.Context) error { _, err := group.Members(ctx); return err },
+		"Group.Read":    func(ctx context.Context) error { _, _, err := group.Read(ctx); return err },
 		"Group.Join": func(ctx context.Context) error {
 			n, err := group.Join(ctx, "id", nil)
 			if err == nil {
@@ -204,4 +212,112 @@ func TestEveryVerbBelowAMissingChroot(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Each listing of all recipes shows what may be read, whatever else is there,
+// and says what may not be read. One znode without the right failed them as a
+// whole, or was shown as absence.
+func TestEveryListingWithAnUnreadableZnode(t *testing.T) {
+	core, logged := observer.New(zap.WarnLevel)
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("reader", framework.WithLogger(zap.New(core)))
+		open := w.Connect("open", framework.WithAuth("digest", []byte("owner:secret")))
+		shut := w.Connect("shut", framework.WithAuth("digest", []byte("owner:secret")), framework.WithACL(zk.AuthACL(zk.PermAll)...))
+		lock := func(c *framework.Client) *locks.Mutex { return made[*locks.Mutex](t)(locks.NewMutex(c, "/mutex")) }
+		services := func(c *framework.Client) *discovery.Discovery[string] {
+			return made[*discovery.Discovery[string]](t)(discovery.New(c, "/services", discovery.JSON[string]("")))
+		}
+		group := func(c *framework.Client) *presence.Group {
+			return made[*presence.Group](t)(presence.NewGroup(c, "/group"))
+		}
+		holder := bubble.Acquire(t, t.Context(), lock(open))
+		waiter := bubble.Acquiring(t.Context(), lock(shut))
+		join := func(c *framework.Client, id string) {
+			made[*presence.Node](t)(group(c).Join(t.Context(), id, nil))
+			made[*discovery.Registration[string]](t)(services(c).Register(t.Context(), discovery.Instance[string]{Name: "web", ID: id}))
+		}
+		join(open, "a") // makes the directories
+		join(shut, "secret")
+		roster, found := group(c).Follow(), services(c)
+		defer roster.Close()
+		defer found.Close()
+		web := made[*discovery.Service[string]](t)(found.Service("web"))
+		tree := made[*cache.Cache](t)(cache.New(c, "/group"))
+		tree.Start()
+		defer tree.Close()
+		ofGroup := func(all []presence.Member, err error) (shown string, _ error) {
+			for _, m := range all {
+				shown += m.ID
+			}
+			return shown, err
+		}
+		ofWeb := func(all []discovery.Instance[string], err error) (shown string, _ error) {
+			for _, i := range all {
+				shown += i.ID
+			}
+			return shown, err
+		}
+		for name, list := range map[string]func(ctx context.Context) (shown string, err error){
+			"Group.Members": func(ctx context.Context) (string, error) { return ofGroup(group(c).Members(ctx)) },
+			"Group.Read": func(ctx context.Context) (string, error) {
+				all, unreadable, err := group(c).Read(ctx)
+				if !slices.Equal(unreadable, []string{"/group/secret"}) {
+					t.Errorf("Group.Read: %q may not be read", unreadable)
+				}
+				return ofGroup(all, err)
+			},
+			"Roster.Members":      func(ctx context.Context) (string, error) { return ofGroup(roster.Members(ctx)) },
+			"Roster.Fresh":        func(ctx context.Context) (string, error) { return ofGroup(roster.Fresh(ctx)) },
+			"Discovery.Instances": func(ctx context.Context) (string, error) { return ofWeb(found.Instances(ctx, "web")) },
+			"Service.All":         func(ctx context.Context) (string, error) { return ofWeb(web.All(ctx)) },
+			"Service.Fresh":       func(ctx context.Context) (string, error) { return ofWeb(web.Fresh(ctx)) },
+			"Service.Pick": func(ctx context.Context) (string, error) {
+				one, err := web.Pick(ctx)
+				return one.ID, err
+			},
+			"Cache.Synced": func(ctx context.Context) (string, error) {
+				view, err := tree.Synced(ctx)
+				shown := ""
+				for n := range view.Children("/group") {
+					shown += path.Base(n.Path)
+				}
+				return shown, err
+			},
+			"Mutex.Participants": func(ctx context.Context) (string, error) {
+				// Without one of them the line would be another one.
+				if _, err := lock(c).Participants(ctx); !errors.Is(err, zk.ErrNoAuth) {
+					return "", fmt.Errorf("want that it may not be read: %w", err)
+				}
+				return "a", nil
+			},
+			"inspect.Read": func(ctx context.Context) (string, error) {
+				line, err := inspect.Read(ctx, c, "/mutex")
+				if len(line.Holders) != 1 || len(line.Waiting) != 1 {
+					t.Errorf("inspect.Read: %+v", line)
+				}
+				return "a", err
+			},
+		} {
+			if shown, err := list(t.Context()); err != nil || shown != "a" {
+				t.Errorf("%s shows %q: %v", name, shown, err)
+			}
+		}
+		if got := roster.Status().Unreadable; !slices.Equal(got, []string{"/group/secret"}) {
+			t.Errorf("the roster may not read %q", got)
+		}
+		if got := slices.Collect(tree.View().Unreadable("/")); !slices.Equal(got, tree.Status().Unreadable) || len(got) != 1 {
+			t.Errorf("the cache may not read %q", got)
+		}
+		if got := web.Status(); got.Instances != 1 || len(got.Unreadable) != 1 || !errors.Is(got.Unreadable[0], zk.ErrNoAuth) || !strings.Contains(got.Unreadable[0].Error(), "/services/web/secret") {
+			t.Errorf("the service is %+v", got)
+		}
+		synctest.Wait() // lines are written in the background
+		for _, at := range []string{"/group/secret", "/services/web/secret"} {
+			if logged.FilterField(zap.String("path", at)).Len() != 1 {
+				t.Errorf("%s is not in the log: %+v", at, logged.All())
+			}
+		}
+		bubble.Release(t, holder)
+		bubble.Release(t, bubble.Await(t, "the grant", waiter).Lease)
+	})
 }
