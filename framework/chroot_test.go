@@ -1,6 +1,7 @@
 package framework_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -70,6 +71,49 @@ func TestAMissingChrootIsLookedForAgain(t *testing.T) {
 		}
 		bubble.Await(t, "the look", lost.Hit())
 	})
+}
+
+// The look at the chroot ends without an answer. Then the error does not say
+// that there is no znode: the chroot may be missing.
+func TestNobodyKnowsWhetherTheChrootExists(t *testing.T) {
+	for _, canceled := range []bool{false, true} {
+		t.Run(fmt.Sprint("canceled ", canceled), func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c := below(t, w.Embedded, "/app")
+				var s *framework.Session
+				reads := map[string]func(context.Context) error{
+					"Get":      func(ctx context.Context) error { _, _, err := s.Get(ctx, "/a"); return err },
+					"Watch":    func(ctx context.Context) error { _, err := s.Watch(ctx, "/a"); return err },
+					"Children": func(ctx context.Context) error { _, _, err := s.Children(ctx, "/a"); return err },
+					"ReadAll": func(ctx context.Context) error {
+						results, err := s.ReadAll(ctx, framework.Read{Path: "/a"})
+						if err == nil {
+							err = results[0].Err
+						}
+						return err
+					},
+				}
+				for name, read := range reads {
+					must(t, c.WaitConnected(t.Context()))
+					s = session(t, c)
+					ctx, cancel := context.WithCancel(t.Context())
+					defer w.Control(func(r testutil.Request) testutil.Action {
+						switch {
+						case r.Op != testutil.OpExists || r.Path != "/app":
+							return testutil.Pass()
+						case canceled:
+							cancel()
+							return testutil.DropBefore()
+						}
+						return testutil.Fail(testutil.CodeSessionExpired)
+					})()
+					if err := read(ctx); err == nil || errors.Is(err, zk.ErrNoNode) {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			})
+		})
+	}
 }
 
 // A chroot that was found is looked for again in the next connection: somebody

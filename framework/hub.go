@@ -264,7 +264,7 @@ func (w scope) watch(ctx context.Context, kind watchKind, path string, recheck b
 		}
 	})
 	if err != nil {
-		return nil, err
+		return nil, w.nameMissingRoot(ctx, err)
 	}
 	return armed, nil
 }

@@ -10,7 +10,9 @@ import (
 
 // nameMissingRoot adds to the error of an operation that found no znode that
 // the chroot or the namespace itself is missing, if it is. It asks the ensemble
-// once for each in a connection: one that was found is assumed to stay.
+// once for each in a connection: one that was found is assumed to stay. If it
+// gets no answer about a chroot, the error says so, and not that there is no
+// znode: see Absent.
 func (w scope) nameMissingRoot(ctx context.Context, err error) error {
 	var e *opError
 	if w.root == "" || !errors.Is(err, zk.ErrNoNode) || !errors.As(err, &e) {
@@ -22,14 +24,18 @@ func (w scope) nameMissingRoot(ctx context.Context, err error) error {
 		}
 		all := scope{core: w.core, in: w.in, budget: w.core.cfg.retry()}
 		found, _, lookErr := all.exists(ctx, string(root))
-		switch {
-		case lookErr != nil:
-			return err
+		switch why := w.core.missing(root, e.err); {
 		case found:
 			w.core.learnRoot(root)
 			continue
+		case lookErr == nil:
+			err = why
+		case errors.As(why, new(*missingChroot)):
+			err = lookErr
+		default:
+			return err
 		}
-		return &opError{op: e.op, path: e.path, root: e.root, err: w.core.missing(root, e.err), maybe: e.maybe}
+		return &opError{op: e.op, path: e.path, root: e.root, err: err, maybe: e.maybe}
 	}
 	return err
 }

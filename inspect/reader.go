@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -208,7 +207,7 @@ func (g *reading) read(ctx context.Context, one framework.Read) (r framework.Rea
 	if r.Err != nil {
 		r = framework.ReadResult{Err: r.Err}
 	}
-	if errors.Is(r.Err, zk.ErrNoNode) {
+	if framework.Absent(r.Err) {
 		return r, nil
 	}
 	return r, r.Err

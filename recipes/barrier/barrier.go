@@ -64,7 +64,8 @@ func (b *Barrier) Set(ctx context.Context) error {
 
 // Remove takes the barrier away that is in place when it is called, and none
 // that is set later, within the limits of framework.Client.DeleteCreated. If
-// there is none it returns nil. It costs four requests.
+// there is none it returns nil. It fails if the client's chroot is missing. It
+// costs four requests, or three if there is no barrier.
 func (b *Barrier) Remove(ctx context.Context) error {
 	if b == nil || b.client == nil {
 		return errZero
@@ -73,11 +74,15 @@ func (b *Barrier) Remove(ctx context.Context) error {
 	if err == nil {
 		var found bool
 		var stat *zk.Stat
-		if found, stat, err = b.client.Exists(ctx, b.path); found && err == nil {
+		switch found, stat, err = b.client.Exists(ctx, b.path); {
+		case err != nil:
+		case found:
 			err = b.client.DeleteCreated(ctx, b.path, stat)
+		default: // the error of this tells a missing barrier from a missing chroot
+			_, _, err = b.client.Get(ctx, b.path)
 		}
 	}
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+	if err != nil && !framework.Absent(err) {
 		return failed(ctx, "remove", b.path, err)
 	}
 	return nil
@@ -86,7 +91,8 @@ func (b *Barrier) Remove(ctx context.Context) error {
 // Wait returns nil when the barrier that is in place when it is called has been
 // removed, also if it has been set again since, and at once if there is none.
 // It fails when ctx ends, and when no server answers until a budget of the
-// client's retry policy is used up. A lost session does not end it.
+// client's retry policy is used up. A lost session does not end it. It also
+// fails if the client's chroot is missing: see framework.Absent.
 //
 // It costs a sync, and a read with a watch, which is given up when ctx ends:
 // see framework.Session.Unwatch. While it waits it looks about once per session
@@ -117,7 +123,7 @@ func (b *Barrier) waitIn(ctx context.Context, sess *framework.Session, seen *ver
 	var patience recheck.Patience
 	for {
 		_, stat, changed, err := sess.GetAndWatch(ctx, b.path)
-		if errors.Is(err, zk.ErrNoNode) {
+		if framework.Absent(err) {
 			return nil
 		}
 		if err != nil {

@@ -142,7 +142,13 @@ func (d *Double) enterIn(ctx context.Context, sess *framework.Session, tag strin
 			continue
 		}
 		b.await()
-		if members := distinct(in.name, membersIn(names)); len(members) >= d.n {
+		members := distinct(in.name, membersIn(names))
+		if len(members) >= d.n {
+			if members, err = d.withoutOthers(ctx, sess, members); err != nil {
+				return nil, err
+			}
+		}
+		if len(members) >= d.n {
 			opened, err := d.open(ctx, sess, members[:d.n])
 			if opened || err != nil {
 				return in, err

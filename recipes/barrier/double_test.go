@@ -153,7 +153,11 @@ func TestReadyAndANeighbor(t *testing.T) {
 				for _, paths := range each.order {
 					var ops []any
 					for _, made := range strings.Fields(paths) {
-						ops = append(ops, &zk.CreateRequest{Path: made})
+						create := &zk.CreateRequest{Path: made}
+						if made != ready {
+							create.Flags = zk.FlagEphemeral
+						}
+						ops = append(ops, create)
 					}
 					_, err := c.Multi(t.Context(), ops...)
 					must(t, err)

@@ -105,7 +105,9 @@ func (in *Inside) leave(ctx context.Context) error {
 		all := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == readyName || sameMember(name, in.name) })
 		open := slices.Contains(names, readyName)
 		if open || first && !isLate(in.name) {
-			others = all
+			if others, err = d.withoutOthers(ctx, in.sess, all); err != nil {
+				return err
+			}
 		} else {
 			others = both(others, all)
 		}

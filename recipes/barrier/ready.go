@@ -104,6 +104,28 @@ func distinct(own string, names []string) (members []string) {
 // mark is the data of a ready that was left behind. Nobody reads it but people.
 var mark = []byte("left behind")
 
+// stats reads znodes in the directory by one request, and returns the stats of
+// those that are there and ephemeral. Others are no members. It fails if one
+// may not be read: nobody knows whether that is a member.
+func (d *Double) stats(ctx context.Context, sess *framework.Session, names []string) (map[string]*zk.Stat, error) {
+	reads := make([]framework.Read, len(names))
+	for i, name := range names {
+		reads[i].Path = layout.Join(d.path, name)
+	}
+	results, err := sess.ReadAll(ctx, reads...)
+	stats := make(map[string]*zk.Stat, len(names))
+	for i, r := range results {
+		switch {
+		case errors.Is(r.Err, zk.ErrNoNode): // it left
+		case r.Err != nil:
+			return nil, r.Err
+		case r.Stat.EphemeralOwner != 0:
+			stats[names[i]] = r.Stat
+		}
+	}
+	return stats, err
+}
+
 // judge returns the stat of ready, nil if there is none, and the first name of
 // a member that is not younger and was not late, "" if ready was left behind.
 func (d *Double) judge(ctx context.Context, sess *framework.Session) (ready *zk.Stat, older string, err error) {
@@ -115,28 +137,37 @@ func (d *Double) judge(ctx context.Context, sess *framework.Session) (ready *zk.
 	if err != nil {
 		return nil, "", err
 	}
+	names = membersIn(names)
 	slices.Sort(names)
-	var reads []framework.Read
-	for _, name := range names {
-		if name != readyName && !isLate(name) {
-			reads = append(reads, framework.Read{Path: layout.Join(d.path, name)})
-		}
-	}
-	results, err := sess.ReadAll(ctx, reads...)
+	stats, err := d.stats(ctx, sess, names)
 	if err != nil {
 		return nil, "", err
 	}
-	for i, r := range results {
-		switch {
-		case errors.Is(r.Err, zk.ErrNoNode): // it left
-		case r.Err != nil:
-			return nil, "", r.Err
-		case r.Stat.Czxid <= ready.Czxid:
-			_, older = layout.Split(reads[i].Path)
-			return ready, older, nil
+	for _, name := range names {
+		if stat := stats[name]; stat != nil && stat.Czxid <= ready.Czxid {
+			return ready, name, nil
 		}
 	}
 	return ready, "", nil
+}
+
+// withoutOthers returns names without those of znodes that are no members, such
+// as a directory that somebody keeps there. Names of this library are believed,
+// and the others read: see stats.
+func (d *Double) withoutOthers(ctx context.Context, sess *framework.Session, names []string) ([]string, error) {
+	var others []string
+	for _, name := range names {
+		if _, _, ours := cutTag(name); !ours && !isLate(name) && name != readyName {
+			others = append(others, name)
+		}
+	}
+	if len(others) == 0 {
+		return names, nil
+	}
+	stats, err := d.stats(ctx, sess, others)
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return slices.Contains(others, name) && stats[name] == nil
+	}), err
 }
 
 // remover marks a ready that was left behind, and returns the operation that

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,7 +37,6 @@ type Cache struct {
 	changed   chan struct{} // closed and replaced at each change of what follows
 	listeners map[*listener]struct{}
 	view      View
-	hidden    *tree // znodes that may not be read, without their data
 	status    Status
 	watch     *watch // nil, or what marks come from
 	marks     marks
@@ -119,6 +119,7 @@ func (c *Cache) statusLocked() Status {
 	}
 	s := c.status
 	s.Zxid, s.Znodes, s.Bytes = c.view.zxid, c.view.Len(), c.view.tree.memory()
+	s.Unreadable = slices.Collect(c.view.Unreadable(c.root))
 	return s
 }
 

@@ -163,7 +163,7 @@ func (w *watch) relies(path string) bool {
 	c := w.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.watch == w && (c.reading || path == c.root || c.view.tree.get(path) != nil || c.hidden.get(path) != nil)
+	return c.watch == w && (c.reading || path == c.root || c.view.tree.get(path) != nil || c.view.hidden.get(path) != nil)
 }
 
 func (w *watch) readAll(reads []framework.Read) ([]framework.ReadResult, error) {
@@ -378,9 +378,8 @@ func (c *Cache) showLocked(r *round) error {
 	if c.shownIn == r.w.id { // in another session it may fall: the history may be another one
 		zxid = max(zxid, c.view.zxid)
 	}
-	c.view, c.shownIn = View{tree: r.tree, zxid: zxid}, r.w.id
+	c.view, c.shownIn = View{tree: r.tree, hidden: r.hidden, zxid: zxid}, r.w.id
 	c.armed = c.armed.after(r)
-	c.hidden, c.status.Unreadable = r.hidden, int(r.hidden.len())
 	if !c.marks.empty() {
 		c.wake()
 	}
@@ -399,10 +398,7 @@ func (c *Cache) recheckPause() time.Duration {
 // not be read before.
 func (c *Cache) nextChecked() (paths []string) {
 	if c.cursor == "" {
-		c.mu.Lock()
-		hidden := c.hidden
-		c.mu.Unlock()
-		hidden.each(func(n *Node) bool { paths = append(paths, n.Path); return true })
+		paths = slices.Collect(c.View().Unreadable(c.root))
 	}
 	tree := c.View().tree
 	for range recheckAtOnce {

@@ -207,7 +207,7 @@ func TestLargeDataThatMayNotBeReadAnyLonger(t *testing.T) {
 		w.ClientNet("reader").Heal()
 		await(t, k, cache.Synced)
 		time.Sleep(2 * time.Minute)
-		if _, ok := k.View().Get(paths[1]); ok || k.Status().Unreadable != 1 {
+		if _, ok := k.View().Get(paths[1]); ok || len(k.Status().Unreadable) != 1 {
 			t.Errorf("shown: %t, %+v", ok, k.Status())
 		}
 	})

@@ -1,6 +1,10 @@
 package cache
 
-import "github.com/zkrecipes/zkrecipes/internal/supplied"
+import (
+	"slices"
+
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
+)
 
 // Batch is what a listener gets.
 type Batch struct {
@@ -12,8 +16,9 @@ type Batch struct {
 
 // Listen calls fn with what is, with every znode as Added, and then with every
 // difference, until stop is called or the cache is closed. A batch has changes,
-// or another state, or both. fn that is slow gets fewer and larger batches: it
-// never misses the last state of a znode, and may miss states between.
+// another state, or other unreadable znodes. fn that is slow gets fewer and
+// larger batches: it never misses the last state of a znode, and may miss
+// states between.
 //
 // The calls are made on a goroutine of this listener, one after the other: a
 // slow fn delays nobody else. If fn panics, the panic is logged and the next
@@ -28,7 +33,7 @@ func (c *Cache) Listen(fn func(Batch)) (stop func()) {
 	l := supplied.NewListener(c.client.Logger(), 1, func(struct{}) {
 		before := view
 		now, present, _ := c.now()
-		if begun && now.tree == view.tree && present.State == status.State {
+		if begun && now.tree == view.tree && present.State == status.State && slices.Equal(present.Unreadable, status.Unreadable) {
 			return
 		}
 		view, status, begun = now, present, true

@@ -72,7 +72,7 @@ const (
 func (c *Cache) newRound(w *watch, reason framework.CacheReadReason) *round {
 	r := &round{c: c, w: w, reason: reason, began: time.Now(), whole: reason.Walk(), tree: c.view.tree, byPath: map[string]*Node{}, at: firstReads}
 	if !r.whole {
-		r.hidden, r.asked = c.hidden, map[framework.Read]struct{}{}
+		r.hidden, r.asked = c.view.hidden, map[framework.Read]struct{}{}
 		r.done = map[framework.Read]int64{}
 		r.answers, r.latest = []answer{c.latest}, c.armed.latest
 	}

@@ -48,8 +48,8 @@ type Status struct {
 	Err        error
 	Zxid       int64 // see View.Zxid
 	Znodes     int
-	Bytes      int64 // of memory, if they are less than 64 GiB: see WithMaxBytes
-	Unreadable int   // znodes that the session may not read: they are not shown, nor is what is below them
+	Bytes      int64    // of memory, if they are less than 64 GiB: see WithMaxBytes
+	Unreadable []string // see View.Unreadable
 }
 
 // enterLocked moves the cache to a state. Failed and Closed are final, but a

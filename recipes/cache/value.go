@@ -49,14 +49,14 @@ func (v *Value[T]) Get() (T, error) {
 // no whole view yet.
 func (v *Value[T]) Listen(fn func(value T, err error)) (stop func()) {
 	var last *Node
-	begun := false
+	begun, denied := false, false
 	return v.cache.Listen(func(b Batch) {
 		if b.View.Zxid() == 0 {
 			return
 		}
 		value, node, err := v.get()
-		if !begun || node != last {
-			begun, last = true, node
+		if noAuth := errors.Is(err, zk.ErrNoAuth); !begun || node != last || noAuth != denied {
+			begun, last, denied = true, node, noAuth
 			fn(value, err)
 		}
 	})
@@ -83,18 +83,18 @@ func (v *Value[T]) get() (value T, node *Node, err error) {
 // node returns the znode at path.
 func (c *Cache) node(path string) (*Node, error) {
 	c.mu.Lock()
-	view, hidden, status := c.view, c.hidden, c.statusLocked()
+	view, state := c.view, c.status.State
 	c.mu.Unlock()
 	switch n := view.tree.get(path); {
 	case n != nil:
 		return n, nil
 	case view.zxid == 0:
-		return nil, fmt.Errorf("cache %s: %v: no view yet", c.root, status.State)
+		return nil, fmt.Errorf("cache %s: %v: no view yet", c.root, state)
 	case path != c.root && !isBelow(c.root, path), depth(c.root, path) > c.cfg.depth:
 		return nil, fmt.Errorf("cache %s: path %q is outside", c.root, path)
 	}
 	for at := path; at != parent(c.root); at = parent(at) {
-		if hidden.get(at) != nil {
+		if view.hidden.get(at) != nil {
 			return nil, fmt.Errorf("cache %s: %s: %w", c.root, at, zk.ErrNoAuth)
 		}
 	}

@@ -58,8 +58,9 @@ func (n *Node) is(o *Node) bool { return n.Stat.version().Is(o.Stat.version(), n
 // newer than that: a View is no snapshot, and may show one half of a
 // transaction that has changed two znodes.
 type View struct {
-	tree *tree
-	zxid int64
+	tree   *tree
+	hidden *tree // znodes that may not be read, without their data
+	zxid   int64
 }
 
 // Get returns the znode at path, and whether there is one.
@@ -89,6 +90,18 @@ func (v View) Below(path string) iter.Seq[Node] {
 func (v View) All() iter.Seq[Node] {
 	return func(yield func(Node) bool) {
 		v.tree.each(func(n *Node) bool { return yield(*n) })
+	}
+}
+
+// Unreadable returns the paths of the znodes at path and below that the session
+// may not read, sorted. They are not shown, nor is what is below them: a znode
+// that a View does not show may exist if it, or one above it, is unreadable.
+func (v View) Unreadable(path string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if v.hidden.get(path) != nil && !yield(path) {
+			return
+		}
+		v.hidden.eachBelow(path, func(n *Node) bool { return yield(n.Path) })
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
@@ -50,7 +48,8 @@ func New(client *framework.Client, path string, opts ...Option) (*Counter, error
 func (n *Counter) Path() string { return n.path }
 
 // Get returns a value that the counter had during the call, as far as a sync
-// can tell. It costs a sync and a read.
+// can tell. Without a znode that is the initial value; it fails if the client's
+// chroot is missing. It costs a sync and a read.
 func (n *Counter) Get(ctx context.Context) (int64, error) {
 	if n.client == nil {
 		return 0, n.failed("get", framework.ErrClosed)
@@ -72,7 +71,7 @@ func (n *Counter) Get(ctx context.Context) (int64, error) {
 				err = n.failed("get", err)
 			}
 			return value, err
-		case errors.Is(err, zk.ErrNoNode):
+		case framework.Absent(err):
 			return n.cfg.initial, nil
 		case sess.Err() == nil || ctx.Err() != nil:
 			return 0, n.failed("get", err)

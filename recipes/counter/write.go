@@ -348,7 +348,7 @@ func (a *attempt) read(sync bool) error {
 	}
 	data, stat, err := a.sess.Get(a.b.ctx, a.b.path)
 	switch {
-	case errors.Is(err, zk.ErrNoNode):
+	case framework.Absent(err):
 		a.w.known = known{missing: true}
 	case err != nil:
 		return err

@@ -59,8 +59,9 @@ func (d *Discovery[T]) Close() {
 	}
 }
 
-// Names returns the names of the services, sorted. A name may have no instances
-// any more. It costs a list.
+// Names returns the names of the services, sorted, as they were at some time
+// after the call, as far as a sync can tell. A name may have no instances any
+// more. It costs a sync and a list.
 func (d *Discovery[T]) Names(ctx context.Context) ([]string, error) {
 	names, err := d.children(ctx, d.path)
 	if err != nil {
@@ -71,10 +72,11 @@ func (d *Discovery[T]) Names(ctx context.Context) ([]string, error) {
 }
 
 // Instances returns the instances of a service, by ID, as they were at some
-// time after the call: those that are Disabled as well, and none if there is no
-// such service. What cannot be read as an instance is logged and left out. It
-// costs a list, and one request of many reads: see Client.ReadAll. To ask often
-// use Service.
+// time after the call, as far as a sync can tell: those that are Disabled as
+// well, and none if there is no such service. What cannot be read as an
+// instance, or may not be read, is logged and left out. It costs a sync, a
+// list, and one request of many reads: see Client.ReadAll. To ask often use
+// Service.
 func (d *Discovery[T]) Instances(ctx context.Context, name string) ([]Instance[T], error) {
 	fail := func(err error) ([]Instance[T], error) {
 		return nil, fmt.Errorf("discovery: instances of %s: %w", name, err)
@@ -98,7 +100,9 @@ func (d *Discovery[T]) Instances(ctx context.Context, name string) ([]Instance[T
 	var all []*entry[T]
 	for i, r := range results {
 		switch {
-		case errors.Is(r.Err, zk.ErrNoNode):
+		case framework.Absent(r.Err):
+		case errors.Is(r.Err, zk.ErrNoAuth):
+			d.client.Logger().Warn("an instance of a service may not be read", zap.String("path", d.client.Resolve(reads[i].Path)), zap.Error(r.Err))
 		case r.Err != nil:
 			return fail(r.Err)
 		default:
@@ -112,13 +116,16 @@ func (d *Discovery[T]) Instances(ctx context.Context, name string) ([]Instance[T
 	return instances(good), nil
 }
 
-// children lists a znode that may be missing.
+// children lists a znode that may be missing, after a sync.
 func (d *Discovery[T]) children(ctx context.Context, path string) ([]string, error) {
 	if d.client == nil {
 		return nil, errZero
 	}
+	if err := d.client.Sync(ctx, path); err != nil { // the member may be behind
+		return nil, err
+	}
 	names, _, err := d.client.Children(ctx, path)
-	if errors.Is(err, zk.ErrNoNode) && !errors.As(err, new(interface{ MissingChroot() string })) {
+	if framework.Absent(err) {
 		return nil, nil
 	}
 	return names, err

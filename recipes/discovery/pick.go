@@ -70,6 +70,8 @@ func (s *Service[T]) Pick(ctx context.Context) (Picked[T], error) {
 		}
 	}
 	switch {
+	case len(enabled) == 0 && len(now.bad) > 0:
+		return Picked[T]{}, fmt.Errorf("discovery: %s: %w: %d cannot be read, such as %w", s.path, ErrNoInstance, len(now.bad), now.bad[0])
 	case len(enabled) == 0:
 		return Picked[T]{}, fmt.Errorf("discovery: %s: %w", s.path, ErrNoInstance)
 	case len(working) == 0:

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
@@ -30,6 +32,7 @@ type Service[T any] struct {
 type shown[T any] struct {
 	view    cache.View
 	entries map[string]*entry[T] // by path
+	hidden  []string             // paths that may not be read
 
 	decoded bool // guarded by Service.mu: what follows is set
 	good    []*entry[T]
@@ -63,8 +66,9 @@ func (d *Discovery[T]) Service(name string, opts ...ServiceOption) (*Service[T],
 // All returns the instances, by ID, those that are Disabled as well. It waits
 // until they are known for the first time, and after that only while they are
 // decoded: without a connection it returns the last that were known, and Status
-// says since when. The instances are shared: what they point to must not be
-// changed.
+// says since when. Znodes that may not be read are left out, and named by
+// Status; if that is the service itself All fails with zk.ErrNoAuth. The
+// instances are shared: what they point to must not be changed.
 func (s *Service[T]) All(ctx context.Context) ([]Instance[T], error) {
 	now, err := s.synced(ctx)
 	if err != nil {
@@ -90,10 +94,10 @@ func (s *Service[T]) Fresh(ctx context.Context) ([]Instance[T], error) {
 }
 
 // Listen calls fn with the instances, once they are known, and then whenever
-// they or the state of the Status have changed, until stop is called or the
-// Discovery is closed. The calls are made on a goroutine of this listener: a
-// slow fn delays only itself, and misses no last state. A panic of fn is
-// logged. stop does not wait for a call that is under way.
+// they, the State of the Status, or what may not be read have changed, until
+// stop is called or the Discovery is closed. The calls are made on a goroutine
+// of this listener: a slow fn delays only itself, and misses no last state. A
+// panic of fn is logged. stop does not wait for a call that is under way.
 func (s *Service[T]) Listen(fn func(all []Instance[T], status Status)) (stop func()) {
 	if s.d == nil || fn == nil {
 		return func() {}
@@ -124,7 +128,9 @@ type Status struct {
 	Instances int // that can be read
 	Disabled  int // of these
 	Failed    int // of these, that Pick leaves out for now
-	// Unreadable says which znodes cannot be read as instances, and why.
+	// Unreadable says which znodes cannot be read as instances, and why. It is
+	// zk.ErrNoAuth if the session may not read the znode: an instance, or the
+	// service itself.
 	Unreadable []error
 }
 
@@ -179,9 +185,12 @@ func (s *Service[T]) present(ctx context.Context) (*shown[T], error) {
 	now, decoded := s.latest, s.latest.decoded
 	s.mu.Unlock()
 	if decoded {
-		return now, nil
+		return now, s.denied(now)
 	}
 	good, bad, err := s.d.decode(ctx, slices.Collect(maps.Values(now.entries)))
+	for _, path := range now.hidden {
+		bad = append(bad, fmt.Errorf("%s: %w", path, zk.ErrNoAuth))
+	}
 	if err != nil {
 		return &shown[T]{good: good, bad: bad}, fmt.Errorf("discovery: %s: %w", s.path, err)
 	}
@@ -190,11 +199,20 @@ func (s *Service[T]) present(ctx context.Context) (*shown[T], error) {
 	if !now.decoded {
 		now.decoded, now.good, now.bad = true, good, bad
 	}
-	return now, nil
+	return now, s.denied(now)
+}
+
+// denied returns an error if the service itself may not be read: then nobody
+// knows what instances it has.
+func (s *Service[T]) denied(now *shown[T]) error {
+	if slices.Contains(now.hidden, s.path) {
+		return fmt.Errorf("discovery: %s: %w", s.path, zk.ErrNoAuth)
+	}
+	return nil
 }
 
 func (s *Service[T]) next(before *shown[T], view cache.View) *shown[T] {
-	now := &shown[T]{view: view, entries: make(map[string]*entry[T])}
+	now := &shown[T]{view: view, entries: make(map[string]*entry[T]), hidden: slices.Collect(view.Unreadable(s.path))}
 	for n := range view.Children(s.path) {
 		var e *entry[T]
 		if before != nil {
@@ -213,4 +231,6 @@ func versionOf(n cache.Node) version.Version {
 }
 
 // same reports whether two show the same znodes in the same states.
-func (s *shown[T]) same(o *shown[T]) bool { return maps.Equal(s.entries, o.entries) }
+func (s *shown[T]) same(o *shown[T]) bool {
+	return maps.Equal(s.entries, o.entries) && slices.Equal(s.hidden, o.hidden)
+}

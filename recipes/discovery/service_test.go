@@ -19,6 +19,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
 	"github.com/zkrecipes/zkrecipes/recipes/discovery"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -576,4 +577,73 @@ func TestPickOnNone(t *testing.T) {
 			t.Errorf("%v, %v", one, err)
 		}
 	})
+}
+
+// Instances that may not be read were left out without a word: the service was
+// synced, and complete. They hurt no other, Status names them, and listeners
+// are told. Of a service that may not be read itself nothing is known.
+func TestInstancesThatMayNotBeRead(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		auth, only := framework.WithAuth("digest", []byte("a:b")), recipes.WithACL(zk.AuthACL(zk.PermAll)...)
+		owner := w.ConnectNext(auth)
+		secret, found := open(t, owner, only), open(t, w.ConnectNext())
+		r := register(t, secret, a("x"))
+		s := billing(t, found)
+		var told []discovery.Status
+		defer s.Listen(func(_ []instance, status discovery.Status) { told = append(told, status) })()
+		shows(t, s, "")
+		if _, err := s.Pick(t.Context()); !errors.Is(err, discovery.ErrNoInstance) || !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(err.Error(), path) {
+			t.Errorf("Pick: %v", err)
+		}
+		b := a("y")
+		b.ID = "b"
+		register(t, open(t, owner), b)
+		shows(t, s, "b=y")
+		must(t, r.Close(t.Context()))
+		time.Sleep(3 * time.Hour) // a server may send no event of it
+		shows(t, s, "b=y")
+		var counts []int
+		for _, status := range told {
+			counts = append(counts, len(status.Unreadable))
+		}
+		if !slices.Equal(counts, []int{1, 1, 0}) || !errors.Is(told[0].Unreadable[0], zk.ErrNoAuth) || !strings.Contains(told[0].Unreadable[0].Error(), path) {
+			t.Errorf("told of %+v", told)
+		}
+
+		_, err := owner.SetACL(t.Context(), dir, zk.AuthACL(zk.PermAll), -1)
+		must(t, err)
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		_, all := s.All(t.Context())
+		_, fresh := s.Fresh(t.Context())
+		_, pick := s.Pick(t.Context())
+		_, list := found.Instances(t.Context(), "billing")
+		for _, err := range []error{all, fresh, pick, list, errors.Join(s.Status().Unreadable...), errors.Join(told[len(told)-1].Unreadable...)} {
+			if !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(err.Error(), dir) {
+				t.Errorf("%v", err)
+			}
+		}
+	})
+}
+
+// Instances and Names show what was there when they were called, whichever
+// server answers.
+func TestListsOfAServerThatLags(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		far := (w.Leader() + 1) % 3
+		found, other := open(t, w.ConnectTo("reader", w.Address(far))), open(t, w.ConnectTo("other", w.Address(w.Leader())))
+		for name, list := range map[string]func() (int, error){
+			"instances": func() (int, error) { all, err := found.Instances(t.Context(), "instances"); return len(all), err },
+			"names":     func() (int, error) { all, err := found.Names(t.Context()); return len(all), err },
+		} {
+			w.Lag(far)
+			r := register(t, other, instance{Name: name})
+			time.AfterFunc(time.Second, func() { w.Unlag(far) })
+			if n, err := list(); n == 0 || err != nil {
+				t.Errorf("%d %s: %v", n, name, err)
+			}
+			must(t, r.Close(t.Context()))
+			must(t, w.Connect("sweeper").Delete(t.Context(), root+"/"+name, -1))
+		}
+	}, testutil.WithMembers(3))
 }

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -87,7 +85,7 @@ func (k *Keyed) Keys(ctx context.Context) ([]string, error) {
 		return nil, errNotMade
 	}
 	names, _, err := k.client.Children(ctx, k.root)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+	if err != nil && !framework.Absent(err) {
 		return nil, fmt.Errorf("locks: keys: %w", err)
 	}
 	var keys []string

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
@@ -139,7 +140,8 @@ type Member struct {
 // Members returns who has a znode in the group, by id: also the member that
 // this client has joined counts only if it has one. A group that was never
 // joined has none. Children that no member of the layout can have are ignored.
-// It costs a list, and one request of many reads: see Client.ReadAll.
+// Znodes that may not be read are left out, and named in the log: see Read. It
+// costs a list, and one request of many reads: see Client.ReadAll.
 //
 // It shows at least what this client has done and seen before the call. Its
 // server may not know yet what others have done shortly before: call
@@ -148,20 +150,33 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 	if g.client == nil {
 		return nil, ErrClosed
 	}
-	members, err := g.members(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("presence: members of %s: %w", g.path, err)
+	members, unreadable, err := g.Read(ctx)
+	for _, path := range unreadable {
+		g.client.Logger().Warn("a znode of a group may not be read", zap.String("path", g.client.Resolve(path)), zap.String("label", g.label))
 	}
-	return members, nil
+	return members, err
 }
 
-func (g *Group) members(ctx context.Context) ([]Member, error) {
+// Read is Members, and also returns the paths of the znodes that may not be
+// read. Each of them may be a member's.
+func (g *Group) Read(ctx context.Context) (members []Member, unreadable []string, err error) {
+	if g.client == nil {
+		return nil, nil, ErrClosed
+	}
+	members, unreadable, err = g.read(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("presence: members of %s: %w", g.path, err)
+	}
+	return members, unreadable, nil
+}
+
+func (g *Group) read(ctx context.Context) (members []Member, unreadable []string, err error) {
 	names, _, err := g.client.Children(ctx, g.path)
-	if errors.Is(err, zk.ErrNoNode) && !errors.As(err, new(interface{ MissingChroot() string })) {
-		return nil, nil
+	if framework.Absent(err) {
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var reads []framework.Read
 	for _, name := range names {
@@ -171,22 +186,24 @@ func (g *Group) members(ctx context.Context) ([]Member, error) {
 	}
 	results, err := g.client.ReadAll(ctx, reads...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var members []Member
 	for i, r := range results {
 		switch {
-		case errors.Is(r.Err, zk.ErrNoNode):
-			continue
+		case framework.Absent(r.Err):
+		case errors.Is(r.Err, zk.ErrNoAuth):
+			unreadable = append(unreadable, reads[i].Path)
 		case r.Err != nil:
-			return nil, r.Err
-		}
-		if m, ok := g.member(reads[i].Path, r.Data, r.Stat.EphemeralOwner); ok {
-			members = append(members, m)
+			return nil, nil, r.Err
+		default:
+			if m, ok := g.member(reads[i].Path, r.Data, r.Stat.EphemeralOwner); ok {
+				members = append(members, m)
+			}
 		}
 	}
 	sortMembers(members)
-	return members, nil
+	slices.Sort(unreadable)
+	return members, unreadable, nil
 }
 
 // member returns the member whose znode is at path, if it is one's.

@@ -55,7 +55,8 @@ func (r *Roster) Fresh(ctx context.Context) ([]Member, error) {
 }
 
 // Status says whether the members are up to date: cache.Stale means that there
-// may have been changes that are not known yet.
+// may have been changes that are not known yet. Its Unreadable has the paths of
+// the znodes that may not be read: each may be a member's, and none is shown.
 func (r *Roster) Status() cache.Status {
 	if r.cache == nil {
 		return cache.Status{State: cache.Closed}
@@ -63,23 +64,24 @@ func (r *Roster) Status() cache.Status {
 	return r.cache.Status()
 }
 
-// Listen calls fn with the members, once they are known, and then whenever they
-// or the state of the Status have changed, until stop is called or the Roster
-// is closed. The calls are made on a goroutine of this listener: a slow fn
-// delays only itself, and misses no last state. A panic of fn is logged. stop
-// does not wait for a call that is under way.
+// Listen calls fn with the members, once they are known, and then whenever
+// they, or the State or Unreadable of the Status, have changed, until stop is
+// called or the Roster is closed. The calls are made on a goroutine of this
+// listener: a slow fn delays only itself, and misses no last state. A panic of
+// fn is logged. stop does not wait for a call that is under way.
 func (r *Roster) Listen(fn func(all []Member, status cache.Status)) (stop func()) {
 	if r.cache == nil || fn == nil {
 		return func() {}
 	}
 	var last []Member
-	var state cache.State
+	var status cache.Status // Syncing: it was not called yet
 	return r.cache.Listen(func(b cache.Batch) {
 		all := r.of(b.View)
-		if b.View.Zxid() == 0 || b.Status.State == state && slices.EqualFunc(all, last, sameMember) {
+		isSame := b.Status.State == status.State && slices.Equal(b.Status.Unreadable, status.Unreadable) && slices.EqualFunc(all, last, sameMember)
+		if b.View.Zxid() == 0 || isSame {
 			return
 		}
-		last, state = all, b.Status.State
+		last, status = all, b.Status
 		fn(slices.Clone(all), b.Status)
 	})
 }

@@ -2,14 +2,18 @@ package presence_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
@@ -129,4 +133,39 @@ func TestZeroRoster(t *testing.T) {
 		r.Listen(nil)()
 		r.Close()
 	}
+}
+
+// A member comes that may not be read. It hurts no other, and the listeners are
+// told, although the members are the same.
+func TestRosterAndAnUnreadableMember(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		owner := w.ConnectNext(framework.WithAuth("digest", []byte("a:b")))
+		g, err := presence.NewGroup(owner, dir)
+		must(t, err)
+		_, err = g.Join(t.Context(), "a", nil)
+		must(t, err)
+		reader, err := presence.NewGroup(w.ConnectNext(), dir)
+		must(t, err)
+		r := reader.Follow()
+		defer r.Close()
+		var told [][]string
+		defer r.Listen(func(all []presence.Member, s cache.Status) {
+			if len(all) != 1 || all[0].ID != "a" {
+				t.Errorf("%+v", all)
+			}
+			told = append(told, s.Unreadable)
+		})()
+		time.Sleep(time.Second)
+		secret, err := presence.NewGroup(owner, dir, recipes.WithACL(zk.AuthACL(zk.PermAll)...))
+		must(t, err)
+		n, err := secret.Join(t.Context(), "b", nil)
+		must(t, err)
+		time.Sleep(3 * time.Hour) // a server may send no event of it
+		must(t, n.Close(t.Context()))
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		if len(told) != 3 || len(told[0]) != 0 || !slices.Equal(told[1], []string{dir + "/b"}) || len(told[2]) != 0 {
+			t.Errorf("told of %q", told)
+		}
+	})
 }

@@ -72,7 +72,7 @@ func (s *Semaphore) agreeOn(stat *zk.Stat) {
 
 func (s *Semaphore) checkLayout(ctx context.Context, r bridge.Reader) error {
 	children, stat, err := r.Children(ctx, s.path)
-	if errors.Is(err, zk.ErrNoNode) {
+	if framework.Absent(err) {
 		return nil
 	}
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *Semaphore) checkLayout(ctx context.Context, r bridge.Reader) error {
 // value's where none is recorded.
 func (s *Semaphore) recorded(data []byte, stat *zk.Stat, err error) (int, *zk.Stat, error) {
 	switch {
-	case errors.Is(err, zk.ErrNoNode):
+	case framework.Absent(err):
 		return s.max, &zk.Stat{}, nil
 	case err != nil:
 		return 0, nil, err
@@ -160,7 +160,7 @@ func (s *Semaphore) watch(ctx context.Context, sess *framework.Session) (changed
 
 // count returns how many permits are held, by the answer to a list.
 func count(children []string, _ *zk.Stat, err error) (int, error) {
-	if errors.Is(err, zk.ErrNoNode) {
+	if framework.Absent(err) {
 		return 0, nil
 	}
 	return len(children), err

@@ -36,7 +36,12 @@ var chrootKinds = append(slices.Clip(kinds),
 // belowApp returns a client with the chroot /app.
 func belowApp(t *testing.T, w *bubble.World, opts ...framework.Option) *framework.Client {
 	t.Helper()
-	c, err := framework.New(w.Servers()+"/app", append(opts, framework.WithDialer(w.Dial))...)
+	return below(t, w, "/app", opts...)
+}
+
+func below(t *testing.T, w *bubble.World, chroot string, opts ...framework.Option) *framework.Client {
+	t.Helper()
+	c, err := framework.New(w.Servers()+chroot, append(opts, framework.WithDialer(w.Dial))...)
 	if err != nil {
 		t.Fatal(err)
 	}

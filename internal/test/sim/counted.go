@@ -62,6 +62,7 @@ func (d *draw) counted() {
 			d.oneID()
 		}
 	}
+	d.Other = d.Recipe == Barrier && d.one(1, 3)
 }
 
 // oneID makes all calls count one id, which is forgotten soon, or an id of

@@ -50,7 +50,7 @@
 //   - Events, on their way to a client with caches or presence nodes.
 //   - Observers: they panic, block, or call back into the library.
 //   - A round of a barrier has crashed before, and perhaps a neighbor stands
-//     there since.
+//     there since. A barrier has a child that is no member.
 //   - Directories: an empty directory is removed, and created again with a
 //     counter near the old one. That happens at any time, just after a
 //     contender has left, or while a contender returns. It also happens in

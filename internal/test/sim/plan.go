@@ -2,7 +2,9 @@ package sim
 
 import (
 	"fmt"
+	"iter"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -53,6 +55,7 @@ type Plan struct {
 	Uneven      bool          // some clients want them for a shorter time, some say nothing
 	Crashed     bool          // a round of the barrier has crashed before, and left its ready
 	Neighbor    time.Duration // for how long a neighbor stands in the barrier, who has come after that; 0: none does
+	Other       bool          // the barrier has a child that is no member
 	Workers     [][][]Step    // by client and goroutine
 	Views       []bubble.View // by client; none: all see the whole ensemble
 	Values      [][]Value     // by client and goroutine; none: all have the options above
@@ -556,11 +559,29 @@ func (d *draw) op() testutil.Op {
 		testutil.OpDelete, testutil.OpMulti, testutil.OpMulti, testutil.OpSync, testutil.OpSetWatches, testutil.OpCreateSession)
 }
 
+// common is what is the same for all workers, without what is zero.
+func (p *Plan) common() iter.Seq2[string, any] {
+	return func(yield func(string, any) bool) {
+		for field, value := range reflect.ValueOf(p).Elem().Fields() {
+			switch field.Name {
+			case "Seed", "Recipe", "Scenario", "Workers", "Faults":
+				continue
+			}
+			if !value.IsZero() && !yield(field.Name, value.Interface()) {
+				return
+			}
+		}
+	}
+}
+
 // String describes the plan.
 func (p *Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, servers %v, hop %v, reports %v, server tick %v, margin %v %v, asks %v, longest hold %v, limit %d, handoffs %d, linger %v, kazoo %v, async %v, alone %v, one-shot only %v, layout %v, initial %v, marker age %v, uneven %v, crashed %v, neighbor %v, views %q, named %v, values %+v, crossed %v, one election %v, observers %q\n",
-		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Servers, p.Hop, p.Reports, p.ServerTick, p.HasMargin, p.Margin, p.Asks, p.MaxHold, p.Limit, p.Handoffs, p.Linger, p.Kazoo, p.Async, p.Alone, p.OneShotOnly, p.Layout, p.Initial, p.Age, p.Uneven, p.Crashed, p.Neighbor, p.Views, p.Named, p.Values, p.Crossed, p.OneElection, p.Observers)
+	fmt.Fprintf(&b, "seed %d: %s, %s", p.Seed, p.Recipe, p.Scenario)
+	for option, value := range p.common() {
+		fmt.Fprintf(&b, ", %s %+v", option, value)
+	}
+	b.WriteByte('\n')
 	for c, client := range p.Workers {
 		for g, steps := range client {
 			fmt.Fprintf(&b, "  worker %d.%d\n", c, g)

@@ -142,9 +142,12 @@ func (l *ledger) settledSince(at time.Time) bool {
 
 func (w *world) readyPath() string { return w.paths[0] + "/ready" }
 
+// other is the path of a child that is no member.
+func (p *Plan) other() string { return p.paths()[0] + "/config" }
+
 // isMember reports whether a path is that of a member that was not late.
 func (w *world) isMember(path string) bool {
-	return strings.HasPrefix(path, w.paths[0]+"/") && path != w.readyPath() && !strings.HasSuffix(path, "-late")
+	return strings.HasPrefix(path, w.paths[0]+"/") && path != w.readyPath() && path != w.plan.other() && !strings.HasSuffix(path, "-late")
 }
 
 // stood returns whether a path stood after a transaction.
@@ -366,6 +369,9 @@ func (w *world) lastRound() {
 		})
 	}
 	all.Wait()
+	if w.plan.Other {
+		w.removed(w.plan.other())
+	}
 	if err := must(barrier.New(w.operator, w.gatePath())).Remove(ctx); err != nil {
 		w.ledger.fault("the last barrier is removed: %v", err)
 	}

@@ -66,6 +66,11 @@ func (w *world) prepare(ctx context.Context) error {
 		}
 		return nil
 	}
+	if w.plan.Other {
+		if err := w.operator.MakeContainerPath(ctx, w.plan.other()); err != nil { // it stays, since it never has a child
+			return err
+		}
+	}
 	if path := w.plan.paths()[0]; w.plan.Crashed {
 		if err := w.operator.MakeContainerPath(ctx, path); err != nil {
 			return err
@@ -74,7 +79,14 @@ func (w *world) prepare(ctx context.Context) error {
 			return err
 		}
 		_, err := w.operator.Create(ctx, path+"/neighbor", []byte("neighbor"), zk.FlagEphemeral)
-		time.AfterFunc(w.plan.Neighbor, func() { w.removed(path + "/neighbor") })
+		time.AfterFunc(w.plan.Neighbor, func() {
+			for range 20 { // a server may be down
+				if w.removed(path+"/neighbor") || !w.ens.Exists(path+"/neighbor") {
+					return
+				}
+				time.Sleep(w.plan.Timeout)
+			}
+		})
 		return err
 	}
 	return nil

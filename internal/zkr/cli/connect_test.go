@@ -28,7 +28,7 @@ func TestAuth(t *testing.T) {
 	lock := func(flags ...string) *zkrtest.Process {
 		return zkrtest.Start(t, append(append([]string{"lock", "--servers", e.Servers()}, flags...), "/closed", "--", "true")...)
 	}
-	if p := lock(); p.Wait(t) != ExitFailed || !strings.Contains(p.Text(), "not authenticated") {
+	if p := lock(); p.Wait(t) != ExitFailed || !strings.Contains(p.Text(), "not allowed by the ACL") {
 		t.Errorf("without credentials: exit code %d; it printed %q", p.Code, p.Text())
 	}
 	if p := lock("--auth", "digest:user:pass:word"); p.Wait(t) != 0 {

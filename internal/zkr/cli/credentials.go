@@ -14,6 +14,16 @@ import (
 // credential is one that the client presents on each connection.
 type credential struct{ scheme, secret string }
 
+// identity returns the scheme, and of digest the user. What others have may be
+// secret as a whole.
+func (c credential) identity() string {
+	user, _, _ := strings.Cut(c.secret, ":")
+	if c.scheme != "digest" {
+		user = "..."
+	}
+	return c.scheme + ":" + user
+}
+
 // parseCredential does not say what it refuses: it may be a password.
 func parseCredential(text string) (credential, error) {
 	scheme, secret, ok := strings.Cut(text, ":")

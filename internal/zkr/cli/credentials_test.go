@@ -77,7 +77,7 @@ func TestAuthFileOpensZnodes(t *testing.T) {
 	if err := os.WriteFile(file, []byte("digest:nobody:none\ndigest:reader:one\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, text := zkrtest.Zkr(e, "inspect", "/closed"); code != ExitFailed || !strings.Contains(text, "not authenticated") || !strings.Contains(text, "--auth-file") {
+	if code, text := zkrtest.Zkr(e, "inspect", "/closed"); code != ExitFailed || !strings.Contains(text, "not allowed by the ACL") || !strings.Contains(text, "has no identity: give credentials with --auth-file or --sasl") {
 		t.Errorf("without credentials: exit code %d; it printed %q", code, text)
 	}
 	if code, text := zkrtest.Zkr(e, "inspect", "--auth-file", file, "/closed"); code != 0 {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -27,6 +28,8 @@ type Ensemble struct {
 	sasl           saslFlags
 	kerberos       Kerberos // nil: this zkr has none
 	tls            tlsFlags
+
+	identities []string // those that the credentials give the client, as ACLs name them
 
 	printed []*output // stdout and stderr
 
@@ -107,8 +110,10 @@ func (e *Ensemble) Options() ([]framework.Option, error) {
 	if err != nil {
 		return nil, Usage("%w", err)
 	}
+	e.identities = nil
 	for _, c := range credentials {
 		opts = append(opts, framework.WithAuth(c.scheme, []byte(c.secret)))
+		e.identities = append(e.identities, c.identity())
 	}
 	sasl, err := e.sasl.option(e.kerberos)
 	if err != nil {
@@ -116,6 +121,7 @@ func (e *Ensemble) Options() ([]framework.Option, error) {
 	}
 	if sasl != nil {
 		opts = append(opts, sasl)
+		e.identities = append(e.identities, "sasl:"+cmp.Or(e.sasl.user, "the owner of the tickets"))
 	}
 	if e.createChroot {
 		opts = append(opts, framework.WithCreateChroot())
@@ -136,6 +142,9 @@ func (e *Ensemble) Options() ([]framework.Option, error) {
 			return nil, Usage("%w", err)
 		}
 		opts = append(opts, framework.WithTLSFunc(current))
+		if e.tls.cert != "" {
+			e.identities = append(e.identities, "x509:the subject of --tls-cert")
+		}
 	}
 	return opts, nil
 }

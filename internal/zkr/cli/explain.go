@@ -73,7 +73,8 @@ func (e *Ensemble) explain(err error) string {
 // Plain returns the text of an error as one line, without what is for
 // programmers.
 func Plain(err error) string {
-	return strings.ReplaceAll(libraryNames.ReplaceAllString(Complaint(err), "$1"), "\n", "; ")
+	text := strings.ReplaceAll(Complaint(err), zk.ErrNoAuth.Error(), "not allowed by the ACL") // who is authenticated gets it as well
+	return strings.ReplaceAll(libraryNames.ReplaceAllString(text, "$1"), "\n", "; ")
 }
 
 // Todo says what to do about the ensemble's errors.
@@ -87,7 +88,10 @@ func (e *Ensemble) todo(err error) string {
 	case framework.MaybeApplied(err):
 		return "no answer came to a request, so it may have been executed: look before you repeat it"
 	case errors.Is(err, zk.ErrNoAuth):
-		return fmt.Sprintf("the ACL at %s does not allow it: give credentials with --auth-file", e.Servers)
+		if len(e.identities) == 0 {
+			return fmt.Sprintf("at %s this client has no identity: give credentials with --auth-file or --sasl", e.Servers)
+		}
+		return fmt.Sprintf("at %s this client is %s", e.Servers, strings.Join(e.identities, ", "))
 	case errors.Is(err, zk.ErrNoNode):
 		return fmt.Sprintf("looked at %s: check the path and --servers", e.Servers)
 	case errors.Is(err, zk.ErrBadVersion):

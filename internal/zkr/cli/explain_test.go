@@ -47,7 +47,7 @@ func TestExplain(t *testing.T) {
 		},
 		{
 			fmt.Errorf("get /x: %w", zk.ErrNoAuth),
-			"get /x: not authenticated; the ACL at zk1:2181,zk2:2181/app does not allow it: give credentials with --auth-file",
+			"get /x: not allowed by the ACL; at zk1:2181,zk2:2181/app this client has no identity: give credentials with --auth-file or --sasl",
 		},
 		{fmt.Errorf("/x: %w: znode n deleted: %w", ErrLost, zk.ErrNoNode), "/x: lease lost: znode n deleted: node does not exist"},
 		{fmt.Errorf("set /x: %w", zk.ErrBadVersion), "set /x: version conflict; the znode was changed: zkr stat shows its version"},
@@ -64,6 +64,10 @@ func TestExplain(t *testing.T) {
 		if got := e.explain(test.err); got != test.want {
 			t.Errorf("explained as %q, want %q", got, test.want)
 		}
+	}
+	e.identities = []string{credential{"digest", "app:secret"}.identity(), credential{"ticket", "secret:too"}.identity(), "sasl:ops"}
+	if got, want := e.explain(fmt.Errorf("get /x: %w", zk.ErrNoAuth)), "get /x: not allowed by the ACL; at zk1:2181,zk2:2181/app this client is digest:app, ticket:..., sasl:ops"; got != want {
+		t.Errorf("explained as %q, want %q", got, want)
 	}
 	e.verbose = true
 	want := "get /x: node does not exist; looked at zk1:2181,zk2:2181/app: check the path and --servers\n" +

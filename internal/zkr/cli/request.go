@@ -24,6 +24,18 @@ func CheckChroot(ctx context.Context, r inspect.Reader) error {
 	return nil // any other answer is not about the chroot
 }
 
+// CheckTree returns an error if nobody may ever see what is at path: the chroot
+// does not exist, or path may not be read. A cache waits for both.
+func CheckTree(ctx context.Context, c *framework.Client, path string) error {
+	if err := CheckChroot(ctx, c); err != nil {
+		return err
+	}
+	if _, _, err := c.Get(ctx, path); !framework.Absent(err) {
+		return err
+	}
+	return nil
+}
+
 // SafeHelp is a part of the help of commands that print names of znodes.
 const SafeHelp = `Control characters in a name are printed as escapes.`
 

@@ -6,9 +6,36 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
+
+// Who is authenticated and may not read a znode was told to be "not
+// authenticated". Now zkr says who it is, by each way to authenticate.
+func TestForbiddenToSomebody(t *testing.T) {
+	e := testutil.Start(t, testutil.WithSASL(map[string]string{"ops": "secret"}))
+	if _, err := zkrtest.Dial(t, e).Create(t.Context(), "/closed", nil, 0, zk.DigestACL(zk.PermAll, "owner", "secret")...); err != nil {
+		t.Fatal(err)
+	}
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sasl := "--sasl digest-md5 --sasl-user ops --sasl-password-file " + password
+	for args, want := range map[string]string{
+		"":                               "this client has no identity: give credentials with --auth-file or --sasl\n",
+		sasl:                             "this client is sasl:ops\n",
+		"--auth digest:app:pass":         "this client is digest:app\n",
+		sasl + " --auth digest:app:pass": "this client is digest:app, sasl:ops\n",
+	} {
+		code, text := zkrtest.Zkr(e, "get", append(strings.Fields(args), "/closed")...)
+		if want = "zkr: get /closed: not allowed by the ACL; at " + e.Servers() + " " + want; code != ExitFailed || text != want {
+			t.Errorf("%s: exit code %d, %q, want %q", args, code, text, want)
+		}
+	}
+}
 
 // zkr authenticates with the password in a file. What it is refused is said at
 // once, and wrong flags before anything is dialed.

@@ -100,7 +100,7 @@ func (d *deadlocks) run(ctx context.Context, r inspect.Reader, at string, out io
 		return err
 	}
 	if len(found.Cycles) > 0 {
-		return &cli.Exit{Code: cli.ExitDeadlock, Err: mayNotRead(found.Unreadable)}
+		return &cli.Exit{Code: cli.ExitDeadlock, Err: cli.MayNotRead(found.Unreadable)}
 	}
-	return cli.FailedIf(mayNotRead(found.Unreadable))
+	return cli.FailedIf(cli.MayNotRead(found.Unreadable))
 }

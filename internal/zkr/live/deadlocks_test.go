@@ -161,7 +161,7 @@ func TestDeadlocksInForbiddenZnodes(t *testing.T) {
 	if _, err := zkrtest.Dial(t, e).Create(t.Context(), "/secret", nil, 0, zk.DigestACL(zk.PermAll, "user", "password")...); err != nil {
 		t.Fatal(err)
 	}
-	want := "no deadlock in what zkr may read; 0 lines at and below /secret, read with 1 read\nzkr: not allowed to read /secret: "
+	want := "no deadlock in what zkr may read; 0 lines at and below /secret, read with 1 read\nzkr: read /secret: not allowed by the ACL; "
 	if code, text := findDeadlocks(t, e, "/secret"); code != cli.ExitFailed || !strings.HasPrefix(text, want) {
 		t.Errorf("exit code %d, it printed %q", code, text)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/inspect"
@@ -66,18 +65,5 @@ func printTree(ctx context.Context, w io.Writer, r inspect.Reader, at string, as
 			return cli.Failed(err)
 		}
 	}
-	return cli.FailedIf(mayNotRead(forest.Unreadable))
-}
-
-// mayNotRead returns an error if the client may not read some znodes.
-func mayNotRead(paths []string) error {
-	const enough = 3
-	if len(paths) == 0 {
-		return nil
-	}
-	names := strings.Join(paths[:min(enough, len(paths))], ", ")
-	if more := len(paths) - enough; more > 0 {
-		names += fmt.Sprintf(" and %d more", more)
-	}
-	return fmt.Errorf("not allowed to read %s: give credentials with --auth-file", names)
+	return cli.FailedIf(cli.MayNotRead(forest.Unreadable))
 }

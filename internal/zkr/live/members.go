@@ -28,7 +28,8 @@ func newMembers(to *cli.Ensemble) *cobra.Command {
 		Long: `Prints the ids of the members of the group at GROUP, one a line, in order: of those
 that have an ephemeral znode there. They may be Go programs (package presence),
 Curator's GroupMember, with --layout protected its PersistentNode, or Kazoo's Party and
-ShallowParty. A group that nobody has joined has no members.
+ShallowParty. A group that nobody has joined has no members. Znodes that may not be read
+are named on stderr: without --follow zkr prints the others and exits with 1.
 
 --follow goes on until it is interrupted; then it exits with 0. It prints a line for
 each member, and for each one that joins, leaves, or has other data: the time, what has
@@ -41,7 +42,7 @@ for 256 members; with --follow also one watch, and one request for each change.`
   zkr members --follow --json /services/billing | while read -r change; do ./reconfigure "$change"; done`,
 		Args: cli.Paths(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			m.out = cmd.OutOrStdout()
+			m.out, m.errs = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			if !m.follow {
 				return to.OnZnodes(func(ctx context.Context, c *framework.Client) error { return m.list(ctx, c, args[0]) })
 			}
@@ -61,7 +62,7 @@ for 256 members; with --follow also one watch, and one request for each change.`
 type members struct {
 	layout       cli.EnumFlag[presence.Layout]
 	follow, json bool
-	out          io.Writer
+	out, errs    io.Writer
 }
 
 // member is what --json prints. The names are for programs and stay as they
@@ -101,7 +102,7 @@ func (m *members) list(ctx context.Context, c *framework.Client, path string) er
 	if err := c.Sync(ctx, path); err != nil { // otherwise a member that lags could show old znodes
 		return err
 	}
-	all, err := g.Members(ctx)
+	all, unreadable, err := g.Read(ctx)
 	if err != nil {
 		return err
 	}
@@ -110,13 +111,13 @@ func (m *members) list(ctx context.Context, c *framework.Client, path string) er
 			return err
 		}
 	}
-	return nil
+	return cli.FailedIf(cli.MayNotRead(unreadable))
 }
 
 // run prints the members, and then each change.
 func (m *members) run(ctx context.Context, c *framework.Client, path string) error {
-	if err := cli.CheckChroot(ctx, c); err != nil {
-		return err // nobody may ever create it
+	if err := cli.CheckTree(ctx, c, path); err != nil {
+		return err
 	}
 	g, err := m.group(c, path)
 	if err != nil {
@@ -124,26 +125,34 @@ func (m *members) run(ctx context.Context, c *framework.Client, path string) err
 	}
 	roster := g.Follow()
 	defer roster.Close()
-	looks, done := make(chan []presence.Member), make(chan struct{})
+	type look struct {
+		all        []presence.Member
+		unreadable []string
+	}
+	looks, done := make(chan look), make(chan struct{})
 	defer close(done)
 	defer roster.Listen(func(all []presence.Member, s treecache.Status) {
 		if s.State != treecache.Synced {
 			return
 		}
 		select {
-		case looks <- all:
+		case looks <- look{all, s.Unreadable}:
 		case <-done:
 		}
 	})()
+	stderr := cli.StartPrinter(m.errs)
+	defer stderr.Finish(100 * time.Millisecond)
 	var before map[string]presence.Member
+	var unreadable []string
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case all := <-looks:
-			if before, err = m.show(before, all); err != nil {
+		case now := <-looks:
+			if before, err = m.show(before, now.all); err != nil {
 				return cli.Failed(err)
 			}
+			unreadable = stderr.OfferUnreadable(unreadable, now.unreadable)
 		}
 	}
 }

@@ -12,8 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
+	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -83,7 +87,7 @@ func TestMembers(t *testing.T) {
 		var out said
 		ctx, end := context.WithCancelCause(t.Context())
 		ended := make(chan error)
-		m := members{layout: cli.GroupLayout(), follow: true, out: &out}
+		m := members{layout: cli.GroupLayout(), follow: true, out: &out, errs: &out}
 		go func() { ended <- m.run(ctx, c, path) }()
 		expect := func(want string) {
 			t.Helper()
@@ -147,4 +151,56 @@ func TestMembersOfAServerThatLags(t *testing.T) {
 			t.Errorf("it prints %q, %v", got, err)
 		}
 	}, testutil.WithMembers(3))
+}
+
+// A member that may not be read hides no other. It is named on stderr, and the
+// list ends with an error; --follow goes on.
+func TestMembersThatMayNotBeRead(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, owner := w.ConnectNext(), w.ConnectNext(framework.WithAuth("digest", []byte("a:b")))
+		join := func(id string, opts ...presence.Option) {
+			t.Helper()
+			g, err := presence.NewGroup(owner, "/g", opts...)
+			if err == nil {
+				_, err = g.Join(t.Context(), id, nil)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		only := recipes.WithACL(zk.AuthACL(zk.PermAll)...)
+		join("a")
+		join("b", only)
+		var out, errs said
+		m := members{layout: cli.GroupLayout(), out: &out, errs: &errs}
+		err := m.list(t.Context(), c, "/g")
+		if got := out.take(); got != "a\n" || !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(err.Error(), "/g/b") {
+			t.Errorf("%q, %v", got, err)
+		}
+		ctx, end := context.WithCancelCause(t.Context())
+		ended := make(chan error)
+		m.follow = true
+		go func() { ended <- m.run(ctx, c, "/g") }()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got, gotErrs := out.take(), errs.take(); got != "member   a\n" || gotErrs != "zkr: read /g/b: not allowed by the ACL: neither they nor what is below them is printed\n" {
+			t.Errorf("%q and %q", got, gotErrs)
+		}
+		join("c")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got, gotErrs := out.take(), errs.take(); got != "joined   c\n" || gotErrs != "" {
+			t.Errorf("%q and %q", got, gotErrs)
+		}
+		end(context.Canceled)
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if _, err := owner.SetACL(t.Context(), "/g", zk.AuthACL(zk.PermAll), -1); err != nil {
+			t.Fatal(err)
+		}
+		if list, run := m.list(t.Context(), c, "/g"), m.run(t.Context(), c, "/g"); !errors.Is(list, zk.ErrNoAuth) || !errors.Is(run, zk.ErrNoAuth) {
+			t.Errorf("a group that may not be read: %v, %v", list, run)
+		}
+	})
 }

@@ -29,7 +29,8 @@ func newServices(to *cli.Ensemble) *cobra.Command {
 instances of that service: the id, the addresses, what is not usual, and the URI if there
 is one. They may have been registered by zkr register, by Go programs (package
 discovery), or by Curator's x-discovery. A service that nobody has registered has no
-instances. A znode that cannot be read as an instance is named on stderr.
+instances. A znode that cannot be read as an instance is named on stderr; if one may not
+be read, zkr prints the others and exits with 1.
 
 --json prints one object a line: of an instance, what its znode has. It costs a sync and
 a list, and with NAME one request for 256 instances.`,
@@ -105,10 +106,12 @@ func (s *services) instances(ctx context.Context, c *framework.Client, name stri
 	if err != nil {
 		return err
 	}
+	var unreadable []string
 	for i, r := range results {
 		switch {
-		case errors.Is(r.Err, zk.ErrNoNode):
-			continue
+		case framework.Absent(r.Err):
+		case errors.Is(r.Err, zk.ErrNoAuth):
+			unreadable = append(unreadable, reads[i].Path)
 		case r.Err == nil:
 			err = s.print(r.Data, reads[i].Path)
 		default:
@@ -118,7 +121,7 @@ func (s *services) instances(ctx context.Context, c *framework.Client, name stri
 			return err
 		}
 	}
-	return nil
+	return cli.FailedIf(cli.MayNotRead(unreadable))
 }
 
 // print prints an instance, or why it is none.
@@ -162,7 +165,7 @@ func list(ctx context.Context, c *framework.Client, path string) ([]string, erro
 		return nil, err
 	}
 	names, _, err := c.Children(ctx, path)
-	if errors.Is(err, zk.ErrNoNode) && !errors.As(err, new(interface{ MissingChroot() string })) {
+	if framework.Absent(err) {
 		return nil, nil
 	}
 	slices.Sort(names)

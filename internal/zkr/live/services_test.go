@@ -2,10 +2,12 @@ package live
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/recipes/discovery"
@@ -61,6 +63,29 @@ func TestServices(t *testing.T) {
 			if err := (&services{root: "/services"}).instances(t.Context(), c, name); !errors.As(err, &usage) || usage.Code != cli.ExitUsage {
 				t.Errorf("%q: %v", name, err)
 			}
+		}
+	})
+}
+
+// An instance that may not be read hides no other, and is named.
+func TestServicesThatMayNotBeRead(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		for id, acl := range map[string][]zk.ACL{"a": zk.WorldACL(zk.PermAll), "b": zk.WorldACL(zk.PermDelete)} {
+			d, err := discovery.New(w.ConnectNext(framework.WithACL(acl...)), "/services", discovery.JSON[string](""))
+			if err == nil {
+				err = w.ConnectNext().MakeContainerPath(t.Context(), "/services/web")
+			}
+			if err == nil {
+				_, err = d.Register(t.Context(), discovery.Instance[string]{Name: "web", ID: id, Type: discovery.Static})
+			}
+			if id == "a" && err != nil || id == "b" && !errors.Is(err, zk.ErrNoAuth) { // it cannot be looked at
+				t.Fatal(err)
+			}
+		}
+		var out, errs said
+		err := (&services{root: "/services", out: &out, errs: &errs}).instances(t.Context(), w.ConnectNext(), "web")
+		if got := out.take(); got != "a  STATIC\n" || !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(err.Error(), "/services/web/b") {
+			t.Errorf("%q, %v", got, err)
 		}
 	})
 }

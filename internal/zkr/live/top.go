@@ -172,7 +172,7 @@ func (t *top) note(found topLook) error {
 	if !found.Exists && t.asJSON {
 		return errors.New(nothingAt(t.path))
 	}
-	return mayNotRead(found.Unreadable)
+	return cli.MayNotRead(found.Unreadable)
 }
 
 // look shows the model what is below the path, with the details that the rows

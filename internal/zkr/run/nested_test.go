@@ -175,7 +175,7 @@ func TestACLOfLocks(t *testing.T) {
 		}
 		tree := exec.Command(zkrtest.Self(t), "tree", "--servers", e.Servers, path)
 		tree.Env = append(os.Environ(), "ZKR_TEST_ROLE=zkr")
-		if out, err := tree.CombinedOutput(); err == nil || !strings.Contains(string(out), "not authenticated") {
+		if out, err := tree.CombinedOutput(); err == nil || !strings.Contains(string(out), "not allowed by the ACL") {
 			t.Errorf("%s: without credentials: %v: %s", verb, err, out)
 		}
 		p.Signal(t, syscall.SIGTERM)

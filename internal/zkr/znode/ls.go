@@ -145,7 +145,7 @@ func unreadable(root *branch, errs io.Writer) error {
 	_ = root.walk(func(b *branch) error { // it returns the errors of this function: none
 		if b.err != nil {
 			count++
-			fmt.Fprintf(errs, "zkr: %s: its children cannot be read: not authenticated\n", cli.Printable(b.path))
+			fmt.Fprintf(errs, "zkr: %s: its children cannot be read: not allowed by the ACL\n", cli.Printable(b.path))
 		}
 		return nil
 	})

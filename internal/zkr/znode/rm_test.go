@@ -180,7 +180,7 @@ func TestRemoveTreeWithoutTheRight(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, text := zkrtest.Zkr(e, "rm", "--recursive", "/tree")
-	if code != cli.ExitFailed || !strings.Contains(text, "list /tree/shut: not authenticated") || !strings.Contains(text, "--auth-file") {
+	if code != cli.ExitFailed || !strings.Contains(text, "list /tree/shut: not allowed by the ACL") || !strings.Contains(text, "--auth-file") {
 		t.Errorf("exit code %d; it printed %s", code, text)
 	}
 }

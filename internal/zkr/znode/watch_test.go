@@ -131,7 +131,7 @@ func TestWatchWithoutTheRight(t *testing.T) {
 	}
 	for _, of := range []string{"both", "data", "children"} {
 		p := zkrtest.Start(t, "watch", "--servers", e.Servers(), "--of", of, "/shut")
-		if code := p.Wait(t); code != cli.ExitFailed || !strings.Contains(p.Text(), "/shut: not authenticated") || !strings.Contains(p.Text(), "--auth-file") {
+		if code := p.Wait(t); code != cli.ExitFailed || !strings.Contains(p.Text(), "/shut: not allowed by the ACL") || !strings.Contains(p.Text(), "--auth-file") {
 			t.Errorf("--of %s: exit code %d: %s", of, code, p.Text())
 		}
 	}

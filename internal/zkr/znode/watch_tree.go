@@ -7,8 +7,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
@@ -16,10 +14,7 @@ import (
 
 // runTree prints what is at and below the path, and then every difference.
 func (w *watcher) runTree(ctx context.Context, c *framework.Client, errs io.Writer) error {
-	if err := cli.CheckChroot(ctx, c); err != nil {
-		return err // nobody may ever create it
-	}
-	if _, _, err := c.Get(ctx, w.path); err != nil && !errors.Is(err, zk.ErrNoNode) { // the cache would wait for a right to read
+	if err := cli.CheckTree(ctx, c, w.path); err != nil {
 		return err
 	}
 	k, err := cache.New(c, w.path)
@@ -40,7 +35,8 @@ func (w *watcher) runTree(ctx context.Context, c *framework.Client, errs io.Writ
 	defer stderr.Finish(100 * time.Millisecond)
 	say := func(text string) { stderr.Offer(fmt.Sprintf("zkr: %s: %s\n", cli.Printable(w.path), text)) }
 	var late <-chan time.Time // nil: the view is up to date
-	said, unreadable := "", 0 // said is why it is not
+	said := ""                // why it is not
+	var unreadable []string
 	for {
 		select {
 		case <-ctx.Done():
@@ -52,10 +48,7 @@ func (w *watcher) runTree(ctx context.Context, c *framework.Client, errs io.Writ
 			} else if err != nil {
 				return err
 			}
-			if n := b.Status.Unreadable; n != unreadable {
-				unreadable = n
-				say(fmt.Sprintf("znodes that may not be read: %d; neither they nor what is below them is printed", n))
-			}
+			unreadable = stderr.OfferUnreadable(unreadable, b.Status.Unreadable)
 			switch synced := b.Status.State == cache.Synced; {
 			case synced && said != "":
 				say("up to date again")

@@ -157,7 +157,7 @@ func TestWatchTreeOnce(t *testing.T) {
 }
 
 // TestWatchTreeWithoutTheRight: a root that may not be read is an error, and
-// what is below it is counted.
+// what is below it is named.
 func TestWatchTreeWithoutTheRight(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		owner, c := w.Connect("owner"), w.Connect("watcher")
@@ -168,7 +168,7 @@ func TestWatchTreeWithoutTheRight(t *testing.T) {
 		}
 		p := watchTree(t, c, watcher{})
 		p.out.shows(t, "/w  exists, version 0: -", "/w/a  exists, version 0: -")
-		p.errs.shows(t, "zkr: /w: znodes that may not be read: 1; neither they nor what is below them is printed")
+		p.errs.shows(t, "zkr: read /w/shut: not allowed by the ACL: neither they nor what is below them is printed")
 		if _, err := owner.SetACL(t.Context(), "/w", zk.WorldACL(zk.PermAdmin), -1); err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func TestWatchTreeWithoutTheRight(t *testing.T) {
 		w.ClientNet("watcher").Drop() // the one that runs learns of it by its next look
 		time.Sleep(bubble.Timeout)
 		p.out.shows(t)
-		if text := p.errs.text.String(); !strings.HasSuffix(text, "zkr: /w: not up to date (get /w: not authenticated): changes are printed later\n") {
+		if text := p.errs.text.String(); !strings.HasSuffix(text, "zkr: /w: not up to date (get /w: not allowed by the ACL): changes are printed later\n") {
 			t.Errorf("it said %q", text)
 		}
 	})

@@ -274,7 +274,7 @@ func TestACL(t *testing.T) {
 	}
 	zkrtest.RefusesZkr(t, e, cli.ExitFailed, []string{"/shut: version conflict"}, "set", "--version", "0", "--acl", "world:anyone:r", "/shut")
 	zkrtest.RefusesZkr(t, e, cli.ExitFailed, []string{"invalid ACL", "--acl"}, "set", "--acl", "nosuch:x:r", "/shut")
-	zkrtest.RefusesZkr(t, e, cli.ExitFailed, []string{"set /pub: not authenticated", e.Servers(), "--auth-file"}, "set", "/pub", "y")
+	zkrtest.RefusesZkr(t, e, cli.ExitFailed, []string{"set /pub: not allowed by the ACL", e.Servers(), "--auth-file"}, "set", "/pub", "y")
 }
 
 // FuzzZnodePrinted: whatever names and data znodes have, each command prints

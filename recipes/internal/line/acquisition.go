@@ -474,7 +474,7 @@ func (a *acquisition) isFree(sess *framework.Session) (bool, error) {
 		a.noteLeaving()
 	}
 	children, _, err := sess.Children(a.ctx, a.queue.dir)
-	if errors.Is(err, zk.ErrNoNode) {
+	if framework.Absent(err) {
 		return true, nil
 	}
 	if err != nil {

@@ -112,7 +112,7 @@ func (l *Line) First(ctx context.Context) (*Participant, error) {
 // nodes lists the contenders of a set in a directory, in order.
 func (l *Line) nodes(ctx context.Context, dir string, set layout.Set) ([]layout.Node, error) {
 	children, _, err := l.client.Children(ctx, dir)
-	if errors.Is(err, zk.ErrNoNode) && !errors.As(err, new(interface{ MissingChroot() string })) {
+	if framework.Absent(err) {
 		return nil, nil
 	}
 	if err != nil {
