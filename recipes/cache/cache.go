@@ -30,6 +30,7 @@ type Cache struct {
 	latest answer // the last one of the round before
 	round  *round // the latest one; nil: there was none
 	armed  armed
+	beyond int // walks in a row that have gone beyond WithMaxBytes
 
 	mu        sync.Mutex // guards what follows
 	started   bool
@@ -40,6 +41,7 @@ type Cache struct {
 	status    Status
 	watch     *watch // nil, or what marks come from
 	marks     marks
+	moving    bool  // an event has come since the latest walk began
 	look      bool  // the root has to be read, for a greater Zxid
 	reading   bool  // a round is under way
 	begun     int   // rounds

@@ -24,6 +24,10 @@ const (
 // recheckAtOnce is how many znodes are read again in one request.
 const recheckAtOnce = 256
 
+// mostBeyond is how many walks in a row go beyond WithMaxBytes until a cache has
+// failed, although znodes were moved during each: they are counted twice.
+const mostBeyond = 3
+
 var errNotWatching = errors.New("the connection was lost")
 
 // errHasTrees ends the use of one-shot watches.
@@ -65,7 +69,7 @@ func (c *Cache) run() {
 			c.end()
 			return
 		}
-		if errors.Is(err, errHasTrees) {
+		if errors.Is(err, errHasTrees) || errors.Is(err, errTooMuch) {
 			c.disarm()
 		}
 		if c.rounds() > before {
@@ -101,7 +105,10 @@ func (c *Cache) follow() error {
 	if c.View().zxid > 0 {
 		reason = framework.ReadReconnect
 	}
-	if reason == framework.ReadReconnect && !errors.Is(c.Status().Err, errHasTrees) {
+	if c.beyond > 0 {
+		reason = framework.ReadSize
+	}
+	if reason != framework.ReadFirst && !errors.Is(c.Status().Err, errHasTrees) {
 		// Many clients may have lost the same server, and all of them read again.
 		c.pause(random.N(s.Timeout() / 3))
 	}
@@ -211,6 +218,7 @@ func (w *watch) on(order uint64, what zk.EventType, path string) {
 		// Other events may come late, of watches that were set again.
 		kind = sureChanged
 	}
+	c.moving = true
 	if levels <= c.cfg.depth {
 		c.marks.add(framework.Read{Path: path, Children: children}, order, kind)
 		c.wake()
@@ -242,12 +250,23 @@ func (c *Cache) settle(read framework.Read, order uint64) (changed bool) {
 func (c *Cache) walk(w *watch, reason framework.CacheReadReason) error {
 	c.mu.Lock()
 	c.begun++
-	c.reading, c.look, c.marks, c.read = true, false, marks{}, 0
+	c.reading, c.look, c.moving, c.marks, c.read = true, false, false, marks{}, 0
 	c.mu.Unlock()
 	c.armed = armed{}
 	r := c.newRound(w, reason)
 	r.ask(framework.Read{Path: c.root})
-	return c.finish(r)
+	err := c.finish(r)
+	switch {
+	case err == nil:
+		c.beyond = 0
+	case errors.Is(err, errTooMuch):
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.beyond++; !c.moving || c.beyond == mostBeyond {
+			return &failure{err}
+		}
+	}
+	return err
 }
 
 // readMarks reads what is marked, and the znodes that are to be read again.

@@ -79,11 +79,13 @@ func WithFilter(pass func(path string) bool) Option {
 func WithoutData() Option { return option(func(c *config) { c.noData = true }) }
 
 // WithMaxBytes sets how much memory the znodes may take: their paths, their
-// data, and about 128 bytes each. Past it the cache has Failed, with an error
-// that names the path at which it was. What seems to be past it, as while
-// znodes are moved, costs as much as a reconnect. Older views that are still in
-// use are not counted, as while all is read again, nor is what is being read,
-// up to some megabytes. Default: no limit.
+// data, and about 128 bytes each. Beyond it the cache has Failed, with an error
+// that names the path at which it was. A znode that is moved while the tree is
+// read can be counted twice. So if anything has changed in that time, the cache
+// is Stale and reads the tree again, after the pause of a reconnect. It has
+// Failed after the third time in a row. Older views that are still in use are
+// not counted, as while all is read again, nor is what is being read, up to
+// some megabytes. Default: no limit.
 func WithMaxBytes(n int64) Option { return option(func(c *config) { c.maxBytes = n }) }
 
 // WithRecheck sets how long it takes to read all znodes again, one after the

@@ -45,9 +45,10 @@ type round struct {
 	latest  witness
 }
 
-// errTooMuch is the error of a round that is no walk. What it has not read yet
-// may be gone: a walk knows.
-var errTooMuch = errors.New("more bytes than WithMaxBytes allows")
+// errTooMuch is the error of a round whose znodes take more than WithMaxBytes.
+// What it has not read again may be gone. So another walk comes next, unless
+// nothing has changed during a walk.
+var errTooMuch = errors.New("see WithMaxBytes")
 
 // errAnotherHistory is the error of a round that is no walk, and has found a
 // znode as it was before the state that is shown: the ensemble was replaced,
@@ -190,11 +191,9 @@ func (r *round) take(reads []framework.Read, results []framework.ReadResult) err
 		}
 	}
 	r.flush()
-	switch {
-	case r.over != "":
-		return &failure{fmt.Errorf("more than %d bytes at %s: see WithMaxBytes", r.c.cfg.maxBytes, r.over)}
-	case !r.whole && r.tree.memory() > r.c.cfg.maxBytes:
-		return errTooMuch
+	if r.over != "" || !r.whole && r.tree.memory() > r.c.cfg.maxBytes {
+		at := cmp.Or(r.over, reads[len(reads)-1].Path)
+		return fmt.Errorf("more than %d bytes at %s: %w", r.c.cfg.maxBytes, at, errTooMuch)
 	}
 	if bytes > muchData {
 		r.at = max(r.at/4, leastReads)
