@@ -23,8 +23,7 @@ type round struct {
 	c *Cache
 	w *watch
 	// reason says why it reads. A walk begins at the root, and lists what has
-	// children. A recheck lists what has another number of children than are
-	// shown.
+	// children.
 	reason framework.CacheReadReason
 	began  time.Time
 	whole  bool // a walk
@@ -263,7 +262,7 @@ func (r *round) get(path string, found framework.ReadResult, order uint64, chang
 	if n == 0 && !another {
 		r.removeBelow(path)
 	}
-	if (n > 0 || r.w.oneShot) && (another || r.whole || r.reason == framework.ReadRecheck && n != r.children(path)) {
+	if (n > 0 || r.w.oneShot) && (another || r.whole) {
 		r.ask(framework.Read{Path: path, Children: true})
 	}
 	return nil
@@ -349,15 +348,9 @@ func (r *round) remove(path string) {
 
 func (r *round) removeBelow(path string) {
 	r.flush()
-	if n := r.tree.get(path); r.children(path) > 0 {
+	if n := r.tree.get(path); r.tree.children(path) > 0 {
 		r.tree = r.tree.without(path).put(n)
 	}
-}
-
-// children returns the number of children that are held.
-func (r *round) children(path string) (n int) {
-	r.tree.eachChild(path, func(*Node) bool { n++; return true })
-	return n
 }
 
 // zxid returns the transaction up to which the round shows every change, if
