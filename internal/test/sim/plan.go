@@ -42,10 +42,11 @@ type Plan struct {
 	// means the default.
 	Handoffs    int
 	Linger      time.Duration
-	Kazoo       bool // the read/write lock is in Kazoo's layout, and clients of odd numbers write under a mutex of that
-	Async       bool // releases do not wait for the answer
-	Alone       bool // each write is a request of its own: framework.WithBatching
-	OneShotOnly bool // members refuse recursive watches
+	Kazoo       bool          // the read/write lock is in Kazoo's layout, and clients of odd numbers write under a mutex of that
+	Async       bool          // releases do not wait for the answer
+	Alone       bool          // each write is a request of its own: framework.WithBatching
+	OneShotOnly bool          // members refuse recursive watches
+	Ends        time.Duration // how often connections end, until caches and presences show what is; 0: never
 	Layout      counter.Layout
 	Initial     bool          // a counter has an initial value
 	Age         time.Duration // of the markers of a counter; 0: the default
@@ -216,6 +217,7 @@ func Draw(seed uint64) *Plan {
 	d.values()
 	d.names()
 	d.facts()
+	d.rechecks()
 	return d.Plan
 }
 
@@ -556,8 +558,8 @@ func (d *draw) op() testutil.Op {
 // String describes the plan.
 func (p *Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, servers %v, hop %v, reports %v, server tick %v, margin %v %v, asks %v, longest hold %v, limit %d, handoffs %d, linger %v, kazoo %v, async %v, alone %v, one-shot only %v, layout %v, initial %v, marker age %v, crashed %v, neighbor %v, views %q, named %v, values %+v, crossed %v, one election %v, observers %q\n",
-		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Servers, p.Hop, p.Reports, p.ServerTick, p.HasMargin, p.Margin, p.Asks, p.MaxHold, p.Limit, p.Handoffs, p.Linger, p.Kazoo, p.Async, p.Alone, p.OneShotOnly, p.Layout, p.Initial, p.Age, p.Crashed, p.Neighbor, p.Views, p.Named, p.Values, p.Crossed, p.OneElection, p.Observers)
+	fmt.Fprintf(&b, "seed %d: %s, %s; %d members, tick %v, timeout %v, latency %v, containers every %v, proof %v, policy %v, endless %v, brief %v, rates %.2f, servers %v, hop %v, reports %v, server tick %v, margin %v %v, asks %v, longest hold %v, limit %d, handoffs %d, linger %v, kazoo %v, async %v, alone %v, one-shot only %v, ends %v, layout %v, initial %v, marker age %v, crashed %v, neighbor %v, views %q, named %v, values %+v, crossed %v, one election %v, observers %q\n",
+		p.Seed, p.Recipe, p.Scenario, p.Members, p.Tick, p.Timeout, p.Latency, p.Reap, p.Proof, p.Policy, p.Endless, p.Brief, p.Rates, p.Servers, p.Hop, p.Reports, p.ServerTick, p.HasMargin, p.Margin, p.Asks, p.MaxHold, p.Limit, p.Handoffs, p.Linger, p.Kazoo, p.Async, p.Alone, p.OneShotOnly, p.Ends, p.Layout, p.Initial, p.Age, p.Crashed, p.Neighbor, p.Views, p.Named, p.Values, p.Crossed, p.OneElection, p.Observers)
 	for c, client := range p.Workers {
 		for g, steps := range client {
 			fmt.Fprintf(&b, "  worker %d.%d\n", c, g)
