@@ -75,7 +75,8 @@ const (
 	ReadSize CacheReadReason = "size"
 	// ReadEvents: events have named these znodes.
 	ReadEvents CacheReadReason = "events"
-	// ReadRecheck: these znodes were due, by cache.WithRecheck.
+	// ReadRecheck: the recheck has found that these znodes have changed without
+	// an event. What it reads itself is not told: see cache.WithRecheck.
 	ReadRecheck CacheReadReason = "recheck"
 	// ReadReach: Cache.Reach needs a later transaction.
 	ReadReach CacheReadReason = "reach"

@@ -20,6 +20,8 @@ func (forEngine) Attach(c *Client, key any, newValue func() any) any { return c.
 
 func (forEngine) In(c *Client, s *Session) *Session { return &Session{live: s.live, root: c.root} }
 
+func (forEngine) Whole(s *Session) *Session { return &Session{live: s.live} }
+
 func (forEngine) Shown(c *Client, err error) error {
 	var e *opError
 	if !errors.As(err, &e) || e.root == c.root {

@@ -27,10 +27,11 @@ type Cache struct {
 	work chan struct{} // holds a token while there may be something to read
 
 	// Only the goroutine of run uses these.
-	cursor string // the path that was rechecked last; empty: a pass begins
-	latest answer // the last one of the round before
-	round  *round // the latest one; nil: there was none
-	armed  armed
+	latest  answer // the last one of the round before
+	round   *round // the latest one; nil: there was none
+	armed   armed
+	beyond  int      // walks in a row that have gone beyond WithMaxBytes
+	checker *checker // nil: the recheck has not begun
 
 	mu        sync.Mutex // guards what follows
 	started   bool
@@ -40,6 +41,8 @@ type Cache struct {
 	status    Status
 	watch     *watch // nil, or what marks come from
 	marks     marks
+	moving    bool  // an event has come since the latest walk began
+	missed    bool  // some marks are of changes of which no event has told
 	look      bool  // the root has to be read, for a greater Zxid
 	reading   bool  // a round is under way
 	begun     int   // rounds

@@ -73,7 +73,7 @@ func TestCost(t *testing.T) {
 			}
 		}
 		var k *cache.Cache
-		cost("the first view", dirs*each/256+20, func() { k = synced(t, c) })
+		cost("the first view", dirs*each/256+20, func() { k = synced(t, c, cache.WithRecheck(0)) })
 		cost("an idle minute", 0, func() { time.Sleep(time.Minute) })
 		cost("a change", 1, func() { set(t, other, root+"/dir-000/znode-000000", "1"); time.Sleep(time.Second) })
 		cost("a create", 1, func() { create(t, other, root+"/dir-000/new", ""); time.Sleep(time.Second) })
@@ -89,7 +89,9 @@ func TestCost(t *testing.T) {
 			time.Sleep(time.Second)
 		})
 		cost("a delete of a directory", 20, func() { remove(t, other, root+"/dir-019"); time.Sleep(time.Second) })
-		cost("a recheck", (dirs-1)*each/256+2, func() { time.Sleep(time.Hour) })
+		rechecked := synced(t, c, cache.WithRecheck(time.Hour))
+		cost("a recheck", dirs*each/160, func() { time.Sleep(time.Hour) })
+		rechecked.Close()
 		cost("a reconnect", dirs*each/256+20, func() {
 			w.ClientNet("reader").Drop()
 			await(t, k, cache.Stale)

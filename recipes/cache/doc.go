@@ -33,8 +33,9 @@
 // Node.Stat has only the fields that events keep up to date: see Stat.
 //
 // Servers send no event when a right to read is granted or withdrawn, or while
-// it is missing. Such a change is found by the next recheck: see WithRecheck.
-// The same holds for an event that a server has lost. With local sessions
+// it is missing. Such a change is found by the next recheck, and so is one
+// whose event a server has lost: in a small tree after about a session timeout,
+// in any tree within an hour. See WithRecheck. With local sessions
 // (localSessionsEnabled) a new session may show an earlier state.
 //
 // # Cost
@@ -46,12 +47,13 @@
 //
 //   - a change of a znode: 1 request, wakes 1
 //
-// An idle cache costs nothing but the
-// recheck. A reconnect costs what the first view does, after a random pause of
-// up to a third of the session timeout, so that not all clients of a lost
-// server read at once. But data of more than 4 kB are read only if they have
-// changed: to find that out costs a request each. A znode takes about 128
-// bytes, and its path and data.
+// An idle cache costs nothing but the recheck: one request of 16 kB in a
+// session timeout, for all caches of a client together, or more if their trees
+// would take more than an hour. A reconnect costs what the first view does,
+// after a random pause of up to a third of the session timeout, so that not all
+// clients of a lost server read at once. But data of more than 4 kB are read
+// only if they have changed: to find that out costs a request each. A znode
+// takes about 128 bytes, and its path and data.
 //
 // Reads are limited so that the heartbeats of leases, which share the
 // connection, get through: see framework.Client.ReadAll.

@@ -21,8 +21,9 @@ const (
 	lastPause  = 10 * time.Second
 )
 
-// recheckAtOnce is how many znodes are read again in one request.
-const recheckAtOnce = 256
+// mostBeyond is how many walks in a row go beyond WithMaxBytes until a cache
+// has failed, although znodes were moved during each: they are counted twice.
+const mostBeyond = 3
 
 var errNotWatching = errors.New("the connection was lost")
 
@@ -45,6 +46,7 @@ type watch struct {
 func (c *Cache) run() {
 	defer close(c.done)
 	defer c.disarm()
+	defer c.unchecked()
 	pauses := retry.Exponential(firstPause, lastPause, math.MaxInt)()
 	for c.life.Err() == nil {
 		before := c.rounds()
@@ -65,7 +67,7 @@ func (c *Cache) run() {
 			c.end()
 			return
 		}
-		if errors.Is(err, errHasTrees) {
+		if errors.Is(err, errHasTrees) || errors.Is(err, errTooMuch) {
 			c.disarm()
 		}
 		if c.rounds() > before {
@@ -101,7 +103,10 @@ func (c *Cache) follow() error {
 	if c.View().zxid > 0 {
 		reason = framework.ReadReconnect
 	}
-	if reason == framework.ReadReconnect && !errors.Is(c.Status().Err, errHasTrees) {
+	if c.beyond > 0 {
+		reason = framework.ReadSize
+	}
+	if reason != framework.ReadFirst && !errors.Is(c.Status().Err, errHasTrees) {
 		// Many clients may have lost the same server, and all of them read again.
 		c.pause(random.N(s.Timeout() / 3))
 	}
@@ -121,9 +126,8 @@ func (c *Cache) follow() error {
 	if err != nil {
 		return err
 	}
-	recheck := time.After(c.recheckPause())
+	c.checked(s.Timeout())
 	for {
-		var again []string
 		select {
 		case <-w.over:
 			return errNotWatching
@@ -134,12 +138,9 @@ func (c *Cache) follow() error {
 			if has, _ := privileged.Framework.HasTrees(s); has {
 				return errHasTrees
 			}
-		case <-recheck:
-			again = c.nextChecked()
-			recheck = time.After(c.recheckPause())
 		case <-c.work:
 		}
-		if err := c.readMarks(w, again); err != nil {
+		if err := c.readMarks(w); err != nil {
 			return err
 		}
 	}
@@ -220,6 +221,7 @@ func (w *watch) on(order uint64, what zk.EventType, path string) {
 		// Other events may come late, of watches that were set again.
 		kind = sureChanged
 	}
+	c.moving = true
 	if levels <= c.cfg.depth {
 		c.marks.add(framework.Read{Path: path, Children: children}, order, kind)
 		c.wake()
@@ -251,27 +253,37 @@ func (c *Cache) settle(read framework.Read, order uint64) (changed bool) {
 func (c *Cache) walk(w *watch, reason framework.CacheReadReason) error {
 	c.mu.Lock()
 	c.begun++
-	c.reading, c.look, c.marks, c.read = true, false, marks{}, 0
+	c.reading, c.look, c.missed, c.moving = true, false, false, false
+	c.marks, c.read = marks{}, 0
 	c.mu.Unlock()
 	c.armed = armed{}
 	r := c.newRound(w, reason)
 	r.ask(framework.Read{Path: c.root})
-	return c.finish(r)
+	err := c.finish(r)
+	switch {
+	case err == nil:
+		c.beyond = 0
+	case errors.Is(err, errTooMuch):
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.beyond++; !c.moving || c.beyond == mostBeyond {
+			return &failure{err}
+		}
+	}
+	return err
 }
 
-// readMarks reads what is marked, and the znodes that are to be read again.
-func (c *Cache) readMarks(w *watch, again []string) error {
+// readMarks reads what is marked.
+func (c *Cache) readMarks(w *watch) error {
 	var reads []framework.Read
-	for _, path := range again {
-		reads = append(reads, framework.Read{Path: path})
-	}
 	deleted := map[string]struct{}{}
 	c.mu.Lock()
 	if c.marks.forgotten > 0 {
 		c.mu.Unlock()
 		return c.walk(w, framework.ReadOverflow)
 	}
-	before := maps.Clone(c.marks.at)
+	before, missed := maps.Clone(c.marks.at), c.missed
+	c.missed = false
 	for read, k := range before {
 		if k.kind == wasDeleted {
 			deleted[read.Path] = struct{}{}
@@ -282,7 +294,7 @@ func (c *Cache) readMarks(w *watch, again []string) error {
 	}
 	reason := framework.ReadEvents
 	switch {
-	case again != nil:
+	case missed:
 		reason = framework.ReadRecheck
 	case len(reads) == 0 && c.look:
 		reason = framework.ReadReach
@@ -320,9 +332,6 @@ func (c *Cache) readMarks(w *watch, again []string) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.marks.restore(before)
-		for _, path := range again {
-			c.marks.add(framework.Read{Path: path}, c.latest.order, unsure)
-		}
 	}
 	return err
 }
@@ -384,34 +393,4 @@ func (c *Cache) showLocked(r *round) error {
 		c.wake()
 	}
 	return nil
-}
-
-// recheckPause returns the time until the next znodes are read again.
-func (c *Cache) recheckPause() time.Duration {
-	if c.cfg.recheck == 0 {
-		return math.MaxInt64
-	}
-	return max(c.cfg.recheck/time.Duration(1+c.View().Len()/recheckAtOnce), time.Millisecond)
-}
-
-// nextChecked returns what is to be read again. A pass begins with what could
-// not be read before.
-func (c *Cache) nextChecked() (paths []string) {
-	if c.cursor == "" {
-		paths = slices.Collect(c.View().Unreadable(c.root))
-	}
-	tree := c.View().tree
-	for range recheckAtOnce {
-		n := tree.behind(func(path string) int { return compare(path, c.cursor) })
-		if n == nil {
-			c.cursor = ""
-			break
-		}
-		c.cursor = n.Path
-		paths = append(paths, n.Path)
-	}
-	if len(paths) == 0 {
-		paths = append(paths, c.root)
-	}
-	return paths
 }

@@ -121,7 +121,10 @@ func TestObserversOfACache(t *testing.T) {
 		}
 		o.want("reach +0 ~0 -0")
 		time.Sleep(time.Hour + time.Second)
-		o.want("recheck +0 ~0 -0")
+		o.want() // a recheck finds nothing
+		loses(w, func() { set(t, other, root+"/new", "lost") })
+		time.Sleep(time.Hour + time.Second)
+		o.want("recheck +0 ~1 -0")
 		k.Close()
 		k.Close()
 		o.want("synced>closed")

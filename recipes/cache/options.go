@@ -24,15 +24,19 @@ type config struct {
 	filter   func(path string) bool
 	noData   bool
 	maxBytes int64
-	recheck  time.Duration
+	recheck  time.Duration // a pass takes that long at most; 0: there is none
+	shares   bool          // the recheck shares what the caches of a client may cost
 	oneShot  bool
 	label    string
 }
 
 func newConfig(opts []Option) (config, error) {
-	cfg := config{depth: math.MaxInt, maxBytes: math.MaxInt64, recheck: time.Hour}
+	cfg := config{depth: math.MaxInt, maxBytes: math.MaxInt64, recheck: recheckPass, shares: true}
 	var errs []error
 	for _, opt := range opts {
+		if recheck, ok := opt.(RecheckOption); ok {
+			opt = recheck.option
+		}
 		set, ok := opt.(option)
 		label, isLabel := opt.(bridge.ZnodeOption)
 		switch {
@@ -79,19 +83,36 @@ func WithFilter(pass func(path string) bool) Option {
 func WithoutData() Option { return option(func(c *config) { c.noData = true }) }
 
 // WithMaxBytes sets how much memory the znodes may take: their paths, their
-// data, and about 128 bytes each. Past it the cache has Failed, with an error
-// that names the path at which it was. What seems to be past it, as while
-// znodes are moved, costs as much as a reconnect. Older views that are still in
-// use are not counted, as while all is read again, nor is what is being read,
-// up to some megabytes. Default: no limit.
+// data, and about 128 bytes each. Beyond it the cache has Failed, with an error
+// that names the path at which it was. A znode that is moved while the tree is
+// read can be counted twice. So if anything has changed in that time, the cache
+// is Stale and reads the tree again, after the pause of a reconnect. It has
+// Failed after the third time in a row. Older views that are still in use are
+// not counted, as while all is read again, nor is what is being read, up to
+// some megabytes. Default: no limit.
 func WithMaxBytes(n int64) Option { return option(func(c *config) { c.maxBytes = n }) }
 
-// WithRecheck sets how long it takes to read all znodes again, one after the
-// other, spread over that time. It finds what no event tells: an event that a
-// server has lost, a right to read that was granted or withdrawn. It costs a
-// request for 256 znodes, and a list where the number of children is not the
-// one that is shown. 0 turns it off. Default: an hour.
-func WithRecheck(every time.Duration) Option { return option(func(c *config) { c.recheck = every }) }
+// A RecheckOption is accepted by New, presence.NewGroup and discovery.New.
+type RecheckOption struct{ option }
+
+// ForPresence makes it an option of presence.NewGroup and discovery.New.
+func (RecheckOption) ForPresence() {}
+
+// WithRecheck sets how long it takes to read all znodes of this cache again,
+// one after the other, spread over that time. That finds what no event tells:
+// an event that a server has lost, a right to read that was granted or
+// withdrawn. It costs a request for 256 znodes, and a list where the number of
+// children is not the one that is shown, as with WithFilter. 0 turns it off.
+// The time goes on over lost connections.
+//
+// Default: all caches of a client together read one request of 16 kB again in a
+// session timeout, on average. Each gets an equal part of that. A tree that
+// needs less is read as a whole once in a session timeout, and leaves the rest
+// to the larger ones. But each is read within an hour, whatever that costs. A
+// cache with WithRecheck has no part in this.
+func WithRecheck(every time.Duration) RecheckOption {
+	return RecheckOption{func(c *config) { c.recheck, c.shares = every, false }}
+}
 
 // WithOneShotWatches makes the cache use two watches of a single event for each
 // znode, as it does where recursive watches are refused. See the package

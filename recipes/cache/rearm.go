@@ -176,5 +176,5 @@ func (c *Cache) rearm(w *watch) error {
 		}
 	}
 	c.armed, c.latest = armed{in: w.id, since: last.zxid, latest: c.armed.latest}, last
-	return c.readMarks(w, nil)
+	return c.readMarks(w)
 }

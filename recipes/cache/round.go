@@ -23,8 +23,7 @@ type round struct {
 	c *Cache
 	w *watch
 	// reason says why it reads. A walk begins at the root, and lists what has
-	// children. A recheck lists what has another number of children than are
-	// shown.
+	// children.
 	reason framework.CacheReadReason
 	began  time.Time
 	whole  bool // a walk
@@ -45,9 +44,10 @@ type round struct {
 	latest  witness
 }
 
-// errTooMuch is the error of a round that is no walk. What it has not read yet
-// may be gone: a walk knows.
-var errTooMuch = errors.New("more bytes than WithMaxBytes allows")
+// errTooMuch is the error of a round whose znodes take more than WithMaxBytes.
+// What it has not read again may be gone. So another walk comes next, unless
+// nothing has changed during a walk.
+var errTooMuch = errors.New("see WithMaxBytes")
 
 // errAnotherHistory is the error of a round that is no walk, and has found a
 // znode as it was before the state that is shown: the ensemble was replaced,
@@ -190,11 +190,9 @@ func (r *round) take(reads []framework.Read, results []framework.ReadResult) err
 		}
 	}
 	r.flush()
-	switch {
-	case r.over != "":
-		return &failure{fmt.Errorf("more than %d bytes at %s: see WithMaxBytes", r.c.cfg.maxBytes, r.over)}
-	case !r.whole && r.tree.memory() > r.c.cfg.maxBytes:
-		return errTooMuch
+	if r.over != "" || !r.whole && r.tree.memory() > r.c.cfg.maxBytes {
+		at := cmp.Or(r.over, reads[len(reads)-1].Path)
+		return fmt.Errorf("more than %d bytes at %s: %w", r.c.cfg.maxBytes, at, errTooMuch)
 	}
 	if bytes > muchData {
 		r.at = max(r.at/4, leastReads)
@@ -264,7 +262,7 @@ func (r *round) get(path string, found framework.ReadResult, order uint64, chang
 	if n == 0 && !another {
 		r.removeBelow(path)
 	}
-	if (n > 0 || r.w.oneShot) && (another || r.whole || r.reason == framework.ReadRecheck && n != r.children(path)) {
+	if (n > 0 || r.w.oneShot) && (another || r.whole) {
 		r.ask(framework.Read{Path: path, Children: true})
 	}
 	return nil
@@ -350,15 +348,9 @@ func (r *round) remove(path string) {
 
 func (r *round) removeBelow(path string) {
 	r.flush()
-	if n := r.tree.get(path); r.children(path) > 0 {
+	if n := r.tree.get(path); r.tree.children(path) > 0 {
 		r.tree = r.tree.without(path).put(n)
 	}
-}
-
-// children returns the number of children that are held.
-func (r *round) children(path string) (n int) {
-	r.tree.eachChild(path, func(*Node) bool { n++; return true })
-	return n
 }
 
 // zxid returns the transaction up to which the round shows every change, if

@@ -2,11 +2,9 @@ package cache
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -149,29 +147,6 @@ func TestNothingIsShownAfterTheEnd(t *testing.T) {
 		c.enterLocked(state, nil)
 		if err := c.showLocked(r); !errors.Is(err, want) || want == nil && err != nil {
 			t.Errorf("%v: %v", state, err)
-		}
-	}
-}
-
-// A pass over all znodes takes WithRecheck's time, however many requests it
-// needs, and its requests are at least a millisecond apart.
-func TestThePauseBetweenRechecks(t *testing.T) {
-	for _, tt := range []struct {
-		every   time.Duration
-		znodes  int
-		between time.Duration
-	}{
-		{0, 1, math.MaxInt64},
-		{time.Hour, 1, time.Hour},
-		{time.Hour, 3 * recheckAtOnce, time.Hour / 4},
-		{1, 1, time.Millisecond},
-	} {
-		c := &Cache{cfg: config{recheck: tt.every}}
-		for i := range tt.znodes {
-			c.view.tree = c.view.tree.put(newNode(fmt.Sprintf("/%d", i), nil, Stat{}))
-		}
-		if got := c.recheckPause(); got != tt.between {
-			t.Errorf("%d znodes every %v: %v, want %v", tt.znodes, tt.every, got, tt.between)
 		}
 	}
 }

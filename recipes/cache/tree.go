@@ -202,6 +202,12 @@ func (t *tree) eachChild(dir string, yield func(*Node) bool) bool {
 	return true
 }
 
+// children returns the number of children of dir.
+func (t *tree) children(dir string) (n int) {
+	t.eachChild(dir, func(*Node) bool { n++; return true })
+	return n
+}
+
 // behind returns the first znode for which at, which rises along the order,
 // returns a positive number.
 func (t *tree) behind(at func(path string) int) (first *Node) {

@@ -105,33 +105,43 @@ func (c *Cache) node(path string) (*Node, error) {
 type decoded[T any] struct {
 	node *Node
 
-	once   sync.Once
+	once sync.Once     // begins to decode
+	done chan struct{} // closed: what follows is set
+
 	before *decoded[T] // the state before; nil once node is decoded
 	value  T           // the last good one
 	err    error
 }
 
-// get decodes the data on a goroutine of its own, which decode may end.
+// get waits for the decoded data. It decodes them on another goroutine, which
+// decode may end or block, and holds no mutex.
 func (d *decoded[T]) get(log *zap.Logger, decode func([]byte) (T, error)) (T, error) {
 	d.once.Do(func() {
-		var value T
-		err := <-supplied.Go(log, func() (err error) {
-			if d.node.Data == nil && d.node.Stat.DataLength > 0 {
-				return errors.New("the data were not read: see WithoutData")
-			}
-			value, err = decode(d.node.Data)
-			return err
-		})
-		switch {
-		case err == nil:
-			d.value = value
-		case d.before != nil:
-			d.value, _ = d.before.get(log, decode)
-			fallthrough
-		default:
-			d.err = fmt.Errorf("decode %s: %w", d.node.Path, err)
-		}
-		d.before = nil
+		d.done = make(chan struct{})
+		go d.decode(log, decode)
 	})
+	<-d.done
 	return d.value, d.err
+}
+
+func (d *decoded[T]) decode(log *zap.Logger, decode func([]byte) (T, error)) {
+	defer close(d.done)
+	var value T
+	err := <-supplied.Go(log, func() (err error) {
+		if d.node.Data == nil && d.node.Stat.DataLength > 0 {
+			return errors.New("the data were not read: see WithoutData")
+		}
+		value, err = decode(d.node.Data)
+		return err
+	})
+	switch {
+	case err == nil:
+		d.value = value
+	case d.before != nil:
+		d.value, _ = d.before.get(log, decode)
+		fallthrough
+	default:
+		d.err = fmt.Errorf("decode %s: %w", d.node.Path, err)
+	}
+	d.before = nil
 }

@@ -34,22 +34,25 @@ var errZero = errors.New("not made by New")
 
 // New returns a Discovery of the services below path. It makes no request. opts
 // are those of each Registration: see Register. recipes.WithLabel is also that
-// of the cache.
+// of the cache, and cache.WithRecheck only that.
 func New[T any](client *framework.Client, path string, codec Codec[T], opts ...presence.Option) (*Discovery[T], error) {
-	ofCache := []cache.Option{cache.WithDepth(2)}
+	ofCache, ofNodes := []cache.Option{cache.WithDepth(2)}, []presence.Option(nil)
 	for _, opt := range opts {
 		if both, ok := opt.(cache.Option); ok {
 			ofCache = append(ofCache, both)
+		}
+		if _, ok := opt.(cache.RecheckOption); !ok {
+			ofNodes = append(ofNodes, opt)
 		}
 	}
 	c, err := cache.New(client, path, ofCache...)
 	if err != nil {
 		return nil, fmt.Errorf("discovery: %w", err)
 	}
-	if _, err := presence.New(client, layout.Join(path, "name/id"), nil, opts...); err != nil {
+	if _, err := presence.New(client, layout.Join(path, "name/id"), nil, ofNodes...); err != nil {
 		return nil, fmt.Errorf("discovery: %w", err)
 	}
-	return &Discovery[T]{client: client, path: path, codec: codec, opts: slices.Clone(opts), cache: c}, nil
+	return &Discovery[T]{client: client, path: path, codec: codec, opts: ofNodes, cache: c}, nil
 }
 
 // Close ends what Service has returned. The Registrations stay as they are.

@@ -22,6 +22,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
 	"github.com/zkrecipes/zkrecipes/recipes/discovery"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -646,4 +647,29 @@ func TestListsOfAServerThatLags(t *testing.T) {
 			must(t, w.Connect("sweeper").Delete(t.Context(), root+"/"+name, -1))
 		}
 	}, testutil.WithMembers(3))
+}
+
+// A server loses the event of an instance that comes. A Service finds it in
+// about a session timeout, or in the time that cache.WithRecheck sets.
+func TestAServiceFindsWhatNoEventTells(t *testing.T) {
+	for _, tt := range []struct {
+		opts []presence.Option
+		most time.Duration
+	}{{nil, 2 * bubble.Timeout}, {[]presence.Option{cache.WithRecheck(time.Minute)}, time.Minute + bubble.Timeout}} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			d, e := open(t, w.ConnectNext()), open(t, w.Connect("consumer"), tt.opts...)
+			s := billing(t, e)
+			for _, id := range []string{"a", "b"} {
+				w.ClientNet("consumer").LoseEvents(true)
+				register(t, d, instance{Name: "billing", ID: id, Payload: "x"})
+				w.ClientNet("consumer").LoseEvents(false)
+				time.Sleep(tt.most)
+				all, err := s.All(t.Context())
+				if must(t, err); len(all) == 0 || all[len(all)-1].ID != id {
+					t.Errorf("%v after %v", show(all), tt.most)
+				}
+			}
+			must(t, register(t, e, instance{Name: "billing", ID: "c"}).Close(t.Context()))
+		})
+	}
 }

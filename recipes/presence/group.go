@@ -15,6 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/random"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
 )
 
 // Layout says how the znodes of a group's members are named.
@@ -56,10 +58,11 @@ type Group struct {
 	opts   []Option // of each Node
 	layout Layout
 	label  string
+	follow []cache.Option
 }
 
 // NewGroup returns the group at path. It makes no request. opts are those of
-// its Nodes, and WithLayout.
+// its Nodes, WithLayout, and for Follow cache.WithRecheck.
 func NewGroup(client *framework.Client, path string, opts ...Option) (*Group, error) {
 	cfg, err := newConfig(opts)
 	if err == nil {
@@ -75,7 +78,11 @@ func NewGroup(client *framework.Client, path string, opts ...Option) (*Group, er
 		return nil, fmt.Errorf("presence: group: %w", err)
 	}
 	label := cmp.Or(cfg.label, client.Resolve(path))
-	return &Group{client: client, path: path, opts: slices.Clone(opts), layout: cfg.layout, label: label}, nil
+	follow := append(cfg.cache, cache.WithDepth(1), recipes.WithLabel(label))
+	if _, err := cache.New(client, path, follow...); err != nil {
+		return nil, fmt.Errorf("presence: group: %w", err)
+	}
+	return &Group{client: client, path: path, opts: slices.Clone(opts), layout: cfg.layout, label: label, follow: follow}, nil
 }
 
 // Join announces a member, as Announce does, and returns when its znode stands.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 )
 
@@ -29,7 +30,8 @@ type config struct {
 	label      string
 	group      string // an option that only a group has
 	layout     Layout
-	lasting    bool // the directories are persistent
+	cache      []cache.Option // of a Roster
+	lasting    bool           // the directories are persistent
 	errs       []error
 }
 
@@ -38,6 +40,8 @@ func newConfig(opts []Option) (cfg config, err error) {
 		switch opt := opt.(type) {
 		case option:
 			opt(&cfg)
+		case cache.RecheckOption:
+			cfg.group, cfg.cache = "recheck", append(cfg.cache, opt)
 		case bridge.ZnodeOption:
 			opt.SetZnode(&cfg.acl, &cfg.label)
 		default:

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
 )
 
@@ -19,12 +18,13 @@ type Roster struct {
 }
 
 // Follow begins to follow the group, until Close. It makes no request before it
-// returns. The group need not exist.
+// returns. The group need not exist. If a server loses the event of a change,
+// that is found later: see cache.WithRecheck.
 func (g *Group) Follow() *Roster {
 	if g.client == nil {
 		return &Roster{}
 	}
-	c, err := cache.New(g.client, g.path, cache.WithDepth(1), recipes.WithLabel(g.label))
+	c, err := cache.New(g.client, g.path, g.follow...)
 	if err != nil { // NewGroup has validated the arguments
 		panic(fmt.Errorf("presence: follow %s: %w", g.path, err))
 	}

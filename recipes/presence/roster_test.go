@@ -1,6 +1,7 @@
 package presence_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -168,4 +169,64 @@ func TestRosterAndAnUnreadableMember(t *testing.T) {
 			t.Errorf("told of %q", told)
 		}
 	})
+}
+
+// A server loses the event of a member that comes. A Roster finds it in about a
+// session timeout, or in the time that cache.WithRecheck sets.
+func TestARosterFindsWhatNoEventTells(t *testing.T) {
+	for _, tt := range []struct {
+		opts        []presence.Option
+		least, most time.Duration
+	}{
+		{nil, 0, 2 * bubble.Timeout},
+		{[]presence.Option{cache.WithRecheck(10 * time.Minute)}, 2 * bubble.Timeout, 11 * time.Minute},
+		{[]presence.Option{cache.WithRecheck(0)}, time.Hour, time.Hour},
+	} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			c := w.Connect("follower")
+			g, err := presence.NewGroup(c, dir, tt.opts...)
+			must(t, err)
+			h, err := presence.NewGroup(w.ConnectNext(), dir)
+			must(t, err)
+			r := g.Follow()
+			defer r.Close()
+			_, err = r.Members(t.Context())
+			must(t, err)
+			for i, id := range []string{"a", "b"} {
+				w.ClientNet("follower").LoseEvents(true)
+				n, err := h.Join(t.Context(), id, nil)
+				must(t, err)
+				defer func() { must(t, n.Close(context.Background())) }()
+				w.ClientNet("follower").LoseEvents(false)
+				began, took := time.Now(), time.Duration(0)
+				for took < tt.most {
+					if all, err := r.Members(t.Context()); err != nil || len(all) == i+1 {
+						must(t, err)
+						break
+					}
+					time.Sleep(time.Second)
+					took = time.Since(began)
+				}
+				if took < tt.least || took >= tt.most && tt.most < time.Hour {
+					t.Errorf("%v: found after %v", tt.opts, took)
+				}
+			}
+		})
+	}
+	for name, make := range map[string]func(*framework.Client) error{
+		"only a group has one": func(c *framework.Client) error {
+			_, err := presence.New(c, path, nil, cache.WithRecheck(time.Hour))
+			return err
+		},
+		"must not be negative": func(c *framework.Client) error {
+			_, err := presence.NewGroup(c, dir, cache.WithRecheck(-time.Hour))
+			return err
+		},
+	} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			if err := make(w.ConnectNext()); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("error %v, want %q", err, name)
+			}
+		})
+	}
 }

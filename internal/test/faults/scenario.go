@@ -268,7 +268,7 @@ var Scenarios = []Scenario{
 			sim.Change{Pause: 4 * time.Millisecond, What: sim.Erase, Path: "/a"}, sim.Change{What: sim.Mark, Path: "/a"})))
 	}},
 	{"cache-two", false, func() *sim.Plan { // of one client, which share a watch, and the first goes
-		stays := follow(sim.Follow{Depth: 1, Recheck: recheck})
+		stays := follow(sim.Follow{Depth: 1, Recheck: sim.ByBudget})
 		goes := stays
 		goes.Stay, goes.Work = false, 8*time.Millisecond
 		return plan(sim.Cache, client{{goes}, {stays}}, one(changing(

@@ -22,7 +22,7 @@ type Follow struct {
 	Depth   int // levels below the root; below 0: all
 	OneShot bool
 	NoData  bool
-	Recheck time.Duration
+	Recheck time.Duration // or ByBudget
 }
 
 // Change is one change of a tree that caches follow.
@@ -100,7 +100,10 @@ type follower struct {
 // follows keeps a cache for a while, and asks it for what must be true.
 func (k *worker) follows(s Step) bool {
 	root := k.paths[0]
-	opts := []cache.Option{cache.WithRecheck(s.Follow.Recheck)}
+	var opts []cache.Option
+	if s.Follow.Recheck != ByBudget {
+		opts = append(opts, cache.WithRecheck(s.Follow.Recheck))
+	}
 	if s.Follow.Depth >= 0 {
 		opts = append(opts, cache.WithDepth(s.Follow.Depth))
 	}

@@ -44,11 +44,12 @@ type Plan struct {
 	// means the default.
 	Handoffs    int
 	Linger      time.Duration
-	Kazoo       bool // the read/write lock is in Kazoo's layout, and clients of odd numbers write under a mutex of that
-	Async       bool // releases do not wait for the answer
-	Alone       bool // each write is a request of its own: framework.WithBatching
-	OneShotOnly bool // members refuse recursive watches
-	Above       bool // the first client has a cache above everything else
+	Kazoo       bool          // the read/write lock is in Kazoo's layout, and clients of odd numbers write under a mutex of that
+	Async       bool          // releases do not wait for the answer
+	Alone       bool          // each write is a request of its own: framework.WithBatching
+	OneShotOnly bool          // members refuse recursive watches
+	Above       bool          // the first client has a cache above everything else
+	Ends        time.Duration // how often connections end, until caches and presences show what is; 0: never
 	Layout      counter.Layout
 	Initial     bool          // a counter has an initial value
 	Age         time.Duration // of the markers of a counter; 0: the default
@@ -222,6 +223,7 @@ func Draw(seed uint64) *Plan {
 	d.names()
 	d.facts()
 	d.Above = d.Scenario != Rush && d.one(1, 4)
+	d.rechecks()
 	return d.Plan
 }
 
@@ -562,7 +564,9 @@ func (d *draw) op() testutil.Op {
 // common is what is the same for all workers, without what is zero.
 func (p *Plan) common() iter.Seq2[string, any] {
 	return func(yield func(string, any) bool) {
-		for field, value := range reflect.ValueOf(p).Elem().Fields() {
+		all := reflect.ValueOf(p).Elem()
+		for i := range all.NumField() {
+			field, value := all.Type().Field(i), all.Field(i)
 			switch field.Name {
 			case "Seed", "Recipe", "Scenario", "Workers", "Faults":
 				continue

@@ -44,7 +44,9 @@ func (w *world) quietly() {
 	if w.hasStruck(LoseEvents, DenyRead) {
 		bound += 2 * recheck(w.plan)
 	}
+	stop := w.ends()
 	w.becomesTrue("after the last fault", bound)
+	stop()
 	w.watchTrees()
 	w.members()
 	if !w.plan.Staged {
@@ -62,6 +64,30 @@ func (w *world) quietly() {
 		}
 	}
 	closing.Wait()
+}
+
+// ends makes all connections end periodically, where the plan has that.
+func (w *world) ends() (stop func()) {
+	if w.plan.Ends == 0 {
+		return func() {}
+	}
+	over := make(chan struct{})
+	var ending sync.WaitGroup
+	ending.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(w.plan.Ends):
+			}
+			for i, net := range w.nets {
+				if !w.gone(i) {
+					net.Drop()
+				}
+			}
+		}
+	})
+	return func() { close(over); ending.Wait() }
 }
 
 // receipts is how long a counter may keep its receipt.

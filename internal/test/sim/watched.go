@@ -101,13 +101,44 @@ func (d *draw) watcher(c, g int) (steps []Step) {
 	return steps
 }
 
-func (p *Plan) losesEvents() bool {
-	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.What == LoseEvents })
+func (p *Plan) losesEvents() bool { return p.has(LoseEvents) }
+
+func (p *Plan) has(what What) bool {
+	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.What == what })
 }
 
 // recheck is within which time a cache finds an event that was lost, where the
 // plan loses some.
 func recheck(p *Plan) time.Duration { return 5 * p.Timeout }
+
+// ByBudget is a Follow.Recheck: all caches of a client share what theirs costs.
+const ByBudget = -1
+
+// rechecks draws which caches share what a recheck costs, and, where events are
+// lost, that connections end a little more often than it is due: with one-shot
+// watches nothing else reads again. It draws last, for the reason that views
+// has.
+func (d *draw) rechecks() {
+	if !d.Recipe.watches() {
+		return
+	}
+	ends := d.losesEvents() && d.one(1, 3)
+	if ends {
+		d.Ends = recheck(d.Plan) * 9 / 10
+	}
+	shares := !ends && !d.OneShotOnly && !d.has(Refuse) && d.one(1, 2) // without multiRead each reads one znode at a time
+	for _, client := range d.Workers {
+		for _, steps := range client {
+			for i := range steps {
+				f := &steps[i].Follow
+				f.OneShot = f.OneShot || ends
+				if shares {
+					f.Recheck = ByBudget
+				}
+			}
+		}
+	}
+}
 
 func (d *draw) changes() (all []Change) {
 	for range 1 + d.IntN(12) {

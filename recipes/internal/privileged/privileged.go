@@ -34,6 +34,8 @@ var Framework = seam.Framework.(interface {
 	Attach(c *framework.Client, key any, newValue func() any) any
 	// In returns the session s, of the same client, in the view of c.
 	In(c *framework.Client, s *framework.Session) *framework.Session
+	// Whole returns a view of the session without chroot and namespace.
+	Whole(s *framework.Session) *framework.Session
 	// Shown returns the error of an operation in any view of the client as the
 	// same operation in the view of c would have failed, and any other error as it
 	// is.
