@@ -56,7 +56,8 @@ func (n *Node) withdraw(sess *framework.Session) error {
 		}
 		switch {
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode) && n.life.in == sess.ID():
-			continue // somebody else was quicker
+			n.turn(sess, nil, 0) // somebody else was quicker
+			continue
 		case err == nil, errors.Is(err, zk.ErrNoNode):
 			return nil
 		}

@@ -15,7 +15,7 @@ import (
 // It is not done where it makes no sense.
 func (w *world) deed(f Fault, msg message) (heal func(), done bool) {
 	switch f.What {
-	case Before, After, Refuse, Delay, DelayAns, Orphan, LeaderStops, LeaderStopsLate, RecreateUnder, RemakeUnder, Late:
+	case Before, After, Refuse, RefuseAll, Delay, DelayAns, Orphan, LeaderStops, LeaderStopsLate, RecreateUnder, RemakeUnder, Late:
 		return w.rule(f, msg.xid), true
 	case Stop, Pause, Isolate, Lag, Mute, Wedge:
 		heal = w.member(f)

@@ -66,6 +66,7 @@ const (
 	Before          What = "drop before"
 	After           What = "drop after"
 	Refuse          What = "refuse"
+	RefuseAll       What = "refuse all" // of a client's requests for an operation; none: all of its requests
 	Delay           What = "delay"
 	DelayAns        What = "delay answer"
 	Orphan          What = "orphan"                   // executed when the connection is gone and the caller has left

@@ -193,7 +193,7 @@ func (w *world) allowed(err error) bool {
 	defer w.mu.Unlock()
 	for _, f := range w.hit {
 		switch f.What {
-		case Refuse:
+		case Refuse, RefuseAll:
 			if refused(err, f.Code) {
 				return true
 			}
