@@ -159,5 +159,5 @@ func classify(err error) outcome {
 
 // isAnswer reports whether an error of the wire client is a server's answer.
 func isAnswer(err error) bool {
-	return err != nil && !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrClosing) && !errors.Is(err, zk.ErrNoServer)
+	return err != nil && !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrNoServer)
 }

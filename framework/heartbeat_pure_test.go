@@ -240,17 +240,19 @@ func TestNoHeartbeatBegins(t *testing.T) {
 	if due := s.beatLocked(now, 5*time.Second); due != time.Second || len(s.heartbeats.underWay) != 3 {
 		t.Errorf("%d are under way, the next one in %v", len(s.heartbeats.underWay), due)
 	}
-	var pauses []time.Duration
-	for range 200 {
-		b := &beat{sent: now, refused: true}
-		s.heartbeats.underWay[1] = b
-		pauses = append(pauses, s.beatLocked(now, 5*time.Second))
-		if half := pauses[len(pauses)-1] / 2; s.beatLocked(now.Add(half), 5*time.Second) != b.retryAt.Sub(now)-half || !b.refused {
-			t.Fatalf("another pause")
+	for refusals, shortest := range []time.Duration{125 * ms, 250 * ms, 500 * ms, time.Second, 2 * time.Second, 2 * time.Second} {
+		var pauses []time.Duration
+		for range 200 {
+			b := &beat{sent: now, refused: true, refusals: refusals}
+			s.heartbeats.underWay[1] = b
+			pauses = append(pauses, s.beatLocked(now, 5*time.Second))
+			if half := pauses[len(pauses)-1] / 2; s.beatLocked(now.Add(half), 5*time.Second) != b.retryAt.Sub(now)-half || !b.refused {
+				t.Fatalf("another pause")
+			}
 		}
-	}
-	if least, most := slices.Min(pauses), slices.Max(pauses); least < 250*ms || most > 500*ms || most-least < 200*ms {
-		t.Errorf("pauses from %v to %v", least, most)
+		if least, most := slices.Min(pauses), slices.Max(pauses); least < shortest || most > 2*shortest || most-least < shortest*4/5 {
+			t.Errorf("after %d refusals pauses from %v to %v", refusals, least, most)
+		}
 	}
 }
 

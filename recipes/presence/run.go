@@ -208,6 +208,7 @@ func (n *Node) create(sess *framework.Session, data []byte) (path string, err er
 		if err == nil {
 			n.setPath(made.Path)
 		}
+		n.noteLost(sess, err)
 		return made.Path, err // a late one is removed by the session, by its id
 	}
 	err = privileged.Framework.CreateEphemeral(sess, n.path, data, n.cfg.acl)
@@ -234,7 +235,7 @@ func (n *Node) noteLate(sess *framework.Session, version int32, err error) {
 func (n *Node) writes(sess *framework.Session) bool {
 	id := sess.ID()
 	_, _, set := n.pending()
-	return set && n.life.in == id || n.life.sent[id] || n.life.late.session == id
+	return set && n.life.in == id || n.life.sent[id] && !n.cfg.sequential || n.life.late.session == id
 }
 
 // statNow returns the stat of a znode after a sync: see writes. Each delete
