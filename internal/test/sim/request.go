@@ -20,11 +20,16 @@ type rule struct {
 
 // strikes reports whether the rule strikes a request of a client.
 func (f *rule) strikes(w *world, client int, r testutil.Request) bool {
-	if f.What == RefuseAll && (r.Op == testutil.OpPing || r.Op == testutil.OpCreateSession || r.Op == testutil.OpCloseSession || r.Op == testutil.OpAuth) {
-		return false
+	if f.Times < 0 {
+		return f.left != 0 && client == f.Client && !keepsAlive(r.Op) && (f.Op == "" || w.has(r, f.Op))
 	}
-	ofOne := f.What == Late || f.What == RefuseAll || f.What == RecreateUnder || f.What == RemakeUnder || f.What.connects() || f.At.Moment != Moment{}
-	return f.left != 0 && (!ofOne || client == f.Client) && (f.xid == 0 || f.xid == r.Xid) && (f.What == Late || f.What == RefuseAll && f.Op == "" || w.has(r, f.Op))
+	ofOne := f.What == Late || f.What == RecreateUnder || f.What == RemakeUnder || f.What.connects() || f.At.Moment != Moment{}
+	return f.left != 0 && (!ofOne || client == f.Client) && (f.xid == 0 || f.xid == r.Xid) && (f.What == Late || w.has(r, f.Op))
+}
+
+// keepsAlive reports whether a request is the connection's own.
+func keepsAlive(op testutil.Op) bool {
+	return op == testutil.OpPing || op == testutil.OpCreateSession || op == testutil.OpCloseSession || op == testutil.OpAuth
 }
 
 // paced reports whether a client pauses before it sends again what was refused:
@@ -40,11 +45,8 @@ func (f *rule) paced(goroutines int) bool {
 func (w *world) rule(f Fault, xid int32) (heal func()) {
 	f.Op = cmp.Or(f.Op, f.At.Moment.Op)
 	r := &rule{Fault: f, left: max(f.Times, 1), xid: xid, began: time.Now()}
-	switch f.What {
-	case Late:
+	if f.What == Late || f.Times < 0 {
 		r.left = -1
-	case RefuseAll:
-		r.left, r.xid = -1, 0
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +141,7 @@ func (w *world) control(r testutil.Request) testutil.Action {
 	for _, f := range w.rules {
 		if f.strikes(w, client, r) {
 			f.left--
-			if f.What == RefuseAll && !f.paced(len(w.plan.Workers[client])) {
+			if f.Times < 0 && !f.paced(len(w.plan.Workers[client])) {
 				f.left = 0
 				w.ledger.fault("%d requests were refused in %v: %v", f.count, time.Since(f.began), f.Fault)
 			}
@@ -159,7 +161,7 @@ func (w *world) answer(f Fault, client int, r testutil.Request) testutil.Action 
 		return testutil.DropBefore()
 	case After, LostConnect:
 		return testutil.DropAfter()
-	case Refuse, RefuseAll:
+	case Refuse:
 		if f.Code == testutil.CodeSessionExpired || r.Op == testutil.OpCreateSession && r.Session != 0 { // which is true when the client is told
 			if w.ens.Leader() < 0 {
 				return testutil.Pass() // nobody can say so

@@ -74,7 +74,9 @@ func (w *world) prepare(ctx context.Context) error {
 			return err
 		}
 		_, err := w.operator.Create(ctx, path+"/neighbor", []byte("neighbor"), zk.FlagEphemeral)
-		time.AfterFunc(w.plan.Neighbor, func() { w.removed(path + "/neighbor") })
+		time.AfterFunc(w.plan.Neighbor, func() {
+			w.insist(func() bool { return w.removed(path+"/neighbor") || !w.ens.Exists(path+"/neighbor") })
+		})
 		return err
 	}
 	return nil
