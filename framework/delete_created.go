@@ -8,6 +8,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 )
 
@@ -28,6 +29,7 @@ func (w scope) deleteCreated(ctx context.Context, path string, created *zk.Stat)
 		}
 		return &opError{op: opNameDelete, path: path, err: err, maybe: unsure}
 	}
+	var again turns.Turns
 	for unsure := false; ; {
 		if unsure {
 			if err := w.sync(ctx, path); err != nil {
@@ -49,7 +51,8 @@ func (w scope) deleteCreated(ctx context.Context, path string, created *zk.Stat)
 		case err == nil:
 			return nil
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
-			continue // it has changed since: read it again
+			again.Pause(ctx, w.core.closing) // it has changed since: read it again
+			continue
 		case !MaybeApplied(err) && classify(errors.Unwrap(err)) == final:
 			return fail(err, unsure)
 		}

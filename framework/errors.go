@@ -166,11 +166,7 @@ func classify(err error) outcome {
 	return final
 }
 
-// isThrottled reports whether the server has refused a request for the moment.
-func isThrottled(err error) bool {
-	if err == nil {
-		return false
-	}
-	code, _ := codeOf(err)
-	return code == wire.Throttled
+// isAnswer reports whether an error of the wire client is a server's answer.
+func isAnswer(err error) bool {
+	return err != nil && !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrNoServer)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
@@ -139,7 +140,7 @@ var endless = retry.Exponential(50*time.Millisecond, 2*time.Second, math.MaxInt)
 // readAndWatch reads a znode, which may be missing, with a watch that fires
 // when what was read may have changed. See watch for recheck.
 func (w scope) readAndWatch(ctx context.Context, kind watchKind, path string, recheck bool) (node, *watch, error) {
-	for {
+	for again := (turns.Turns{}); ; again.Pause(ctx, w.core.closing) {
 		seen, err := w.watch(ctx, kind, path, recheck)
 		if err == nil {
 			n := seen.node

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -55,12 +56,13 @@ func (h *heartbeats) waits() bool {
 
 // beat is a heartbeat that is under way. Its fields are guarded by session.mu.
 type beat struct {
-	link      *link
-	sent      time.Time // for the first time
-	whole     bool      // it began with a first half
-	first     time.Time // when the first half was answered; zero: it was not, as far as is known
-	throttled bool      // the server has refused it for now
-	retryAt   time.Time // when it is sent again; zero: not decided
+	link     *link
+	sent     time.Time // for the first time
+	whole    bool      // it began with a first half
+	first    time.Time // when the first half was answered; zero: it was not, as far as is known
+	refused  bool      // by the server, and it was not sent again
+	refusals int       // how often it was refused before
+	retryAt  time.Time // when it is sent again; zero: not decided
 }
 
 // hold registers lost to be called once: a stop margin before the deadline, or
@@ -260,8 +262,8 @@ func (s *session) isHeldLocked() bool { return len(s.holds) > 0 || s.keepers > 0
 // there is time for another connection. But the member gets T/12, or the time
 // of two round trips.
 //
-// A heartbeat that a member goes on throttling is treated as one that it does
-// not answer.
+// A heartbeat that a member refuses again and again is treated as one that it
+// does not answer.
 func (s *session) silenceLocked(now time.Time, left time.Duration) (due time.Duration, silent bool) {
 	due = s.timeout / 3
 	judge := func(since time.Time, limit time.Duration) {
@@ -278,7 +280,7 @@ func (s *session) silenceLocked(now time.Time, left time.Duration) (due time.Dur
 	if since, limit, ok := s.proof.silence(); ok {
 		judge(since, limit)
 	}
-	if all := s.heartbeats.underWay; len(all) > 0 && all[0].throttled {
+	if all := s.heartbeats.underWay; len(all) > 0 && all[0].refused {
 		judge(all[0].sent, s.timeout/3)
 	}
 	return due, due <= 0
@@ -289,7 +291,7 @@ func (s *session) silenceLocked(now time.Time, left time.Duration) (due time.Dur
 func (s *session) beatLocked(now time.Time, left time.Duration) time.Duration {
 	h, p := &s.heartbeats, s.proof
 	for _, b := range h.underWay {
-		if b.throttled {
+		if b.refused {
 			return s.retryBeatLocked(b, now) // it comes in place of the next one
 		}
 	}
@@ -387,19 +389,20 @@ func (s *session) beginHoldingLocked(now time.Time) {
 	}
 }
 
-// retryBeatLocked sends a throttled heartbeat again when its pause is over, and
-// returns how long it must still wait. The pauses are short and have jitter, so
-// that several tries fit into T/3, which counts from the first of them: the
-// connection to a member that throttles all of them is closed.
+// retryBeatLocked sends a refused heartbeat again when its pause is over, and
+// returns how long it must still wait. The pauses have jitter. They grow from
+// T/48, so that about four tries fit into T/3, which counts from the first of
+// them: the connection to a member that refuses all of them is closed.
 func (s *session) retryBeatLocked(b *beat, now time.Time) time.Duration {
-	pause := s.timeout / 24
+	pause := s.timeout / 48 << min(b.refusals, 4)
 	if b.retryAt.IsZero() {
 		b.retryAt = now.Add(pause + random.N(pause+1))
 	}
 	if due := b.retryAt.Sub(now); due > 0 {
 		return due
 	}
-	b.throttled, b.retryAt = false, time.Time{}
+	b.refused, b.retryAt = false, time.Time{}
+	b.refusals++
 	go s.sendHeartbeat(b, b.first)
 	return pause
 }
@@ -420,10 +423,17 @@ func (s *session) sendHeartbeat(b *beat, first time.Time) {
 	}
 	if err == nil {
 		if s.core.cfg.proof == ProofWrite {
-			_, err = s.conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
+			var result []zk.MultiResponse
+			result, err = s.conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
+			if len(result) > 0 {
+				err = nil // a check that fails has also made the round trip
+			}
 		} else {
 			_, err = s.conn.Sync("/")
 		}
+	}
+	if errors.Is(err, zk.ErrSessionExpired) {
+		s.onExpired(errExpired)
 	}
 	s.events.put(event{kind: heartbeatDone, err: err, beat: b, at: first})
 }
@@ -441,9 +451,9 @@ func (s *session) onHeartbeat(e event) {
 	i := slices.Index(s.heartbeats.underWay, e.beat)
 	switch {
 	case i < 0: // its connection has ended
-	case isThrottled(e.err):
-		e.beat.throttled, e.beat.first = true, e.at // checkClock sends it again, or the second half of it
-	default: // a refusal has also made the round trip; after any other error the next one is sent
+	case isAnswer(e.err):
+		e.beat.refused, e.beat.first = true, e.at // checkClock sends it again, or the second half of it
+	default: // after the end of the connection the next one is sent
 		s.heartbeats.underWay = slices.Delete(s.heartbeats.underWay, i, i+1)
 	}
 }

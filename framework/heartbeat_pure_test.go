@@ -118,7 +118,7 @@ func TestSilenceLocked(t *testing.T) {
 	sent := func(prompt bool, age time.Duration) []sentRequest {
 		return []sentRequest{{at: now.Add(-age), prompt: prompt}}
 	}
-	throttled := func(age time.Duration) *beat { return &beat{sent: now.Add(-age), throttled: true} }
+	refused := func(age time.Duration) *beat { return &beat{sent: now.Add(-age), refused: true} }
 	for name, tt := range map[string]struct {
 		left     time.Duration
 		holds    int
@@ -139,11 +139,11 @@ func TestSilenceLocked(t *testing.T) {
 		"too late":                 {1700 * ms, 1, 0, sent(ping, 100*ms), nil, 400 * ms},
 		"too late, and slow":       {1700 * ms, 1, 400 * ms, sent(ping, 100*ms), nil, 700 * ms},
 		"a list, in a hurry":       {3 * time.Second, 1, 0, sent(list, 100*ms), nil, 1900 * ms},
-		"a throttled heartbeat":    {5 * time.Second, 0, 0, nil, []*beat{throttled(1500 * ms)}, 500 * ms},
+		"a refused heartbeat":      {5 * time.Second, 0, 0, nil, []*beat{refused(1500 * ms)}, 500 * ms},
 		"one that is not":          {5 * time.Second, 0, 0, nil, []*beat{{sent: now.Add(-1500 * ms)}}, 2 * time.Second},
-		"one behind one":           {5 * time.Second, 0, 0, nil, []*beat{{sent: now}, throttled(1500 * ms)}, 2 * time.Second},
-		"a ping, and one as well":  {5 * time.Second, 0, 0, sent(ping, time.Second), []*beat{throttled(1200 * ms)}, 800 * ms},
-		"a ping that is more late": {5 * time.Second, 0, 0, sent(ping, 1400*ms), []*beat{throttled(1200 * ms)}, 600 * ms},
+		"one behind one":           {5 * time.Second, 0, 0, nil, []*beat{{sent: now}, refused(1500 * ms)}, 2 * time.Second},
+		"a ping, and one as well":  {5 * time.Second, 0, 0, sent(ping, time.Second), []*beat{refused(1200 * ms)}, 800 * ms},
+		"a ping that is more late": {5 * time.Second, 0, 0, sent(ping, 1400*ms), []*beat{refused(1200 * ms)}, 600 * ms},
 	} {
 		s := sessionAt(now, tt.left, tt.trip)
 		s.held(tt.holds)
@@ -232,7 +232,7 @@ func TestAnR1Alone(t *testing.T) {
 }
 
 // While two heartbeats wait for their first answers no other one begins. One
-// that a server has throttled is sent again, and takes the place of the next.
+// that a server has refused is sent again, and takes the place of the next.
 func TestNoHeartbeatBegins(t *testing.T) {
 	now := time.Now()
 	s := sessionAt(now, 5*time.Second, 0)
@@ -240,17 +240,19 @@ func TestNoHeartbeatBegins(t *testing.T) {
 	if due := s.beatLocked(now, 5*time.Second); due != time.Second || len(s.heartbeats.underWay) != 3 {
 		t.Errorf("%d are under way, the next one in %v", len(s.heartbeats.underWay), due)
 	}
-	var pauses []time.Duration
-	for range 200 {
-		b := &beat{sent: now, throttled: true}
-		s.heartbeats.underWay[1] = b
-		pauses = append(pauses, s.beatLocked(now, 5*time.Second))
-		if half := pauses[len(pauses)-1] / 2; s.beatLocked(now.Add(half), 5*time.Second) != b.retryAt.Sub(now)-half || !b.throttled {
-			t.Fatalf("another pause")
+	for refusals, shortest := range []time.Duration{125 * ms, 250 * ms, 500 * ms, time.Second, 2 * time.Second, 2 * time.Second} {
+		var pauses []time.Duration
+		for range 200 {
+			b := &beat{sent: now, refused: true, refusals: refusals}
+			s.heartbeats.underWay[1] = b
+			pauses = append(pauses, s.beatLocked(now, 5*time.Second))
+			if half := pauses[len(pauses)-1] / 2; s.beatLocked(now.Add(half), 5*time.Second) != b.retryAt.Sub(now)-half || !b.refused {
+				t.Fatalf("another pause")
+			}
 		}
-	}
-	if least, most := slices.Min(pauses), slices.Max(pauses); least < 250*ms || most > 500*ms || most-least < 200*ms {
-		t.Errorf("pauses from %v to %v", least, most)
+		if least, most := slices.Min(pauses), slices.Max(pauses); least < shortest || most > 2*shortest || most-least < shortest*4/5 {
+			t.Errorf("after %d refusals pauses from %v to %v", refusals, least, most)
+		}
 	}
 }
 

@@ -160,24 +160,65 @@ func TestThrottledHeartbeatIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A member that throttles every heartbeat proves nothing. The client leaves it
-// while there is time for another member.
-func TestMemberThatThrottlesAllHeartbeatsIsLeft(t *testing.T) {
-	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
-		c, _ := connect(t, ens)
-		s := session(t, c)
-		holdThroughout(t, s)
-		at := memberOf(t, ens, s.ID())
-		throttled := testutil.NewFault(testutil.Match{Op: testutil.OpSync, Member: at + 1, Times: -1}, testutil.Fail(testutil.CodeThrottled))
-		defer ens.Control(throttled.Control)()
-		time.Sleep(10 * timeout)
-		if memberOf(t, ens, s.ID()) == at {
-			t.Error("the client stayed")
+// A member that refuses every heartbeat proves nothing. The client leaves it
+// while there is time for another member. Until then each try is after a pause
+// that grows: all refusals but that of a server that throttles were followed by
+// the next heartbeat at once, 988 in a session timeout, and in virtual time
+// without latency for ever.
+func TestMemberThatRefusesAllHeartbeatsIsLeft(t *testing.T) {
+	for _, proof := range []framework.Proof{framework.ProofSync, framework.ProofWrite} {
+		for code := testutil.Code(-1); code >= -128; code-- {
+			if code == -14 {
+				code = -100
+			}
+			inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+				c, _ := connect(t, ens, framework.WithProof(proof))
+				s := session(t, c)
+				release := s.Keep()
+				defer release()
+				at := memberOf(t, ens, s.ID())
+				refused := 0
+				defer ens.Control(func(r testutil.Request) testutil.Action {
+					if r.Member != at || r.Path != "/" || r.Op != testutil.OpSync && r.Op != testutil.OpMulti {
+						return testutil.Pass()
+					}
+					if refused++; refused > 1000 { // time stands still
+						return testutil.DropBefore()
+					}
+					return testutil.Fail(code)
+				})()
+				time.Sleep(10 * timeout)
+				if id := session(t, c).ID(); memberOf(t, ens, id) == at {
+					t.Errorf("code %v: the client stayed", code)
+				}
+				if refused < 1 || refused > 60 {
+					t.Errorf("code %v: %d tries", code, refused)
+				}
+			})
 		}
-		if n := throttled.Count(); n < 3 || n > 60 {
-			t.Errorf("%d tries", n)
-		}
-	})
+	}
+}
+
+// All members refuse heartbeats for a while. The client sends few of them, and
+// goes from member to member: each connect proves the session once more.
+func TestRefusedHeartbeatsPause(t *testing.T) {
+	for _, latency := range []time.Duration{0, time.Millisecond, 50 * time.Millisecond} {
+		inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+			ens.Latency(latency)
+			c, _ := connect(t, ens)
+			holdThroughout(t, session(t, c))
+			const spans, most = 10, 20 // in a session timeout
+			refused := testutil.NewFault(testutil.Match{Op: testutil.OpSync, Times: 2 * spans * most}, testutil.Fail(testutil.CodeSystemError))
+			stop := ens.Control(refused.Control)
+			time.Sleep(spans * timeout)
+			if n := refused.Count(); n < spans || n > spans*most {
+				t.Errorf("latency %v: %d heartbeats were refused in %d session timeouts", latency, n, spans)
+			}
+			stop()
+			time.Sleep(timeout)
+			must(t, c.WaitConnected(within(t, timeout)))
+		})
+	}
 }
 
 // Two goroutines report the answer to the credentials and the end of its

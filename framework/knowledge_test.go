@@ -252,6 +252,7 @@ func (k *knowledge) run(d time.Duration) {
 		}
 	}
 	k.heal()
+	must(k.t, k.ens.WaitServing(within(k.t, time.Minute))) // or Close may find no server
 	for _, b := range believers {
 		b.network.Heal()
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -97,7 +98,7 @@ func (s *session) askAndWatch(ctx context.Context, on *link, root string, op wir
 	tree := s.beginOne(path)
 	defer s.trees.endOne(path)
 	covered := tree != nil && op == wire.OpGetData
-	for {
+	for again := (turns.Turns{}); ; again.Pause(ctx, on.asked.ended) {
 		r, err := s.ask(ctx, on, op, &wire.WatchRequest{Path: path, Watch: !covered}, size)
 		if covered || path != root || op != wire.OpGetData || !errors.Is(err, zk.ErrNoNode) {
 			return r, err

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/turns"
 )
 
 // scope says where operations are executed: in any session, or in one.
@@ -218,7 +219,7 @@ func (c *core) makeDir(ctx context.Context, s *session, full string, create znod
 	if isChroot {
 		create = createPersistent
 	}
-	for {
+	for again := (turns.Turns{}); ; again.Pause(ctx, s.over) {
 		_, err := call(ctx, s, Request{Op: opNameCreate, Path: full}, func(conn *zk.Conn) (string, error) {
 			return create(conn, full, nil, c.cfg.acl)
 		}, nil)

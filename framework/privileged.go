@@ -104,6 +104,10 @@ func (forEngine) CloseEarlier(ctx context.Context, c *Client, id int64) (ours bo
 	return c.core().closeEarlier(ctx, id)
 }
 
+func (forEngine) LookForStrays(s *Session, dir, name string) (left <-chan struct{}, err error) {
+	return s.scope().lookForStrays(context.Background(), dir, name)
+}
+
 func (forEngine) GetAndWatch(s *Session, path string) (data []byte, stat *zk.Stat, changed <-chan struct{}, resume func() (<-chan struct{}, bool), err error) {
 	return s.getAndWatch(path)
 }

@@ -3,6 +3,7 @@ package framework
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
@@ -140,6 +141,25 @@ func (h *straySearch) search(now time.Time) {
 		}
 		one.due = time.Now().Add(pause)
 	}
+}
+
+// lookForStrays looks once for the strays in a directory whose names begin with
+// name, behind their protection. left is nil if none is there; otherwise one is
+// being removed, and left is closed when it is gone.
+func (w scope) lookForStrays(ctx context.Context, dir, name string) (left <-chan struct{}, err error) {
+	full := w.root.fix(dir)
+	if _, err := w.search(ctx, full); err != nil {
+		return nil, err
+	}
+	w.in.mu.Lock()
+	defer w.in.mu.Unlock()
+	for path, gone := range w.in.discarding {
+		parent, child := layout.Split(path)
+		if _, base, ok := layout.CutProtection(child); ok && parent == full && strings.HasPrefix(base, name) {
+			return gone, nil
+		}
+	}
+	return nil, nil
 }
 
 // discardStrays discards the strays that a list shows.

@@ -227,5 +227,8 @@ func newSettings(opts []LineOption) (settings, error) {
 		}
 	}
 	s.StopLinger = s.inside.StopLinger
+	if s.inside.OwnQueue {
+		s.Handoffs = 0
+	}
 	return s, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
@@ -47,7 +48,7 @@ func (b *Barrier) Set(ctx context.Context) error {
 	if b == nil || b.client == nil {
 		return errZero
 	}
-	for {
+	for again := (turns.Turns{}); ; again.Pause(ctx, b.client.Done()) {
 		_, err := b.client.Create(ctx, b.path, b.cfg.data, zk.FlagPersistent, b.cfg.acl...)
 		switch {
 		case err == nil, errors.Is(err, zk.ErrNodeExists) && !framework.MaybeApplied(err):

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
@@ -69,7 +70,7 @@ func (d *Double) Enter(ctx context.Context) (*Inside, error) {
 	}
 	tag := newTag()
 	var tried int64 // the session in which it has tried to enter
-	for {
+	for again := (turns.Turns{}); ; again.Pause(ctx, d.client.Done()) {
 		sess, err := d.client.AwaitSession(ctx)
 		if err == nil && tried != 0 && tried != sess.ID() {
 			err = d.awaitClosed(ctx, sess, tried)
@@ -81,8 +82,8 @@ func (d *Double) Enter(ctx context.Context) (*Inside, error) {
 				return in, nil
 			}
 		}
-		again := errors.Is(err, errAgain) || sess != nil && sess.Err() != nil
-		if !again || ctx.Err() != nil {
+		begins := errors.Is(err, errAgain) || sess != nil && sess.Err() != nil
+		if !begins || ctx.Err() != nil {
 			return nil, failed(ctx, "enter", d.path, err)
 		}
 	}
@@ -126,23 +127,24 @@ func (d *Double) enterIn(ctx context.Context, sess *framework.Session, tag strin
 		return in, nil
 	}
 	var patience recheck.Patience
-	for ; ; names = nil {
-		if names == nil {
-			if names, err = d.list(ctx, sess); err != nil {
+	for again := (turns.Turns{}); ; again.Pause(ctx, sess.Done()) {
+		listed := names
+		if names = nil; listed == nil {
+			if listed, err = d.list(ctx, sess); err != nil {
 				return nil, err
 			}
 		}
-		if !slices.Contains(names, in.name) {
+		if !slices.Contains(listed, in.name) {
 			return nil, errAgain // somebody has removed it
 		}
-		if slices.Contains(names, readyName) {
+		if slices.Contains(listed, readyName) {
 			if valid, err := d.isOlder(ctx, sess, own); valid || err != nil {
 				return in, err
 			}
 			continue
 		}
 		b.await()
-		members := distinct(in.name, membersIn(names))
+		members := distinct(in.name, membersIn(listed))
 		if len(members) >= d.n {
 			if members, err = d.withoutOthers(ctx, sess, members); err != nil {
 				return nil, err
@@ -169,6 +171,7 @@ func (d *Double) enterIn(ctx context.Context, sess *framework.Session, tag strin
 		if err != nil {
 			return nil, err
 		}
+		again = turns.Turns{}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
@@ -28,7 +29,8 @@ type Inside struct {
 	begun  chan struct{} // has room for one: whoever fills it leaves
 	over   chan struct{} // closed: err is set
 	err    error
-	left   bool // Leave has deleted the znode, or may have
+	left   bool        // Leave has deleted the znode, or may have
+	again  turns.Turns // that Leave looked again and has not waited
 }
 
 func newInside(d *Double, sess *framework.Session, path string) *Inside {
@@ -92,6 +94,9 @@ func (in *Inside) leave(ctx context.Context) error {
 	d := in.double
 	var others []string // that are waited for
 	for first := true; ; first = false {
+		if !first {
+			in.again.Pause(ctx, in.sess.Done())
+		}
 		names, err := d.list(ctx, in.sess)
 		if err != nil {
 			return err
@@ -147,6 +152,7 @@ func (in *Inside) await(ctx context.Context, others, names []string) (err error)
 		if err = in.awaitChange(ctx, last); err != nil {
 			return err
 		}
+		in.again.Pause(ctx, in.sess.Done())
 		if names, err = d.list(ctx, in.sess); err != nil {
 			return err
 		}
@@ -168,6 +174,7 @@ func (in *Inside) awaitChange(ctx context.Context, name string) error {
 		return err
 	}
 	defer in.sess.Unwatch(changed)
+	in.again = turns.Turns{}
 	var patience recheck.Patience
 	return recheck.Wait(ctx, in.sess, func() (bool, error) {
 		if err := patience.Look(ctx, in.sess, path); err != nil {

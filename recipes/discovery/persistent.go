@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
@@ -45,12 +46,13 @@ func (d *Discovery[T]) createPersistent(ctx context.Context, path string, instan
 		_, err := d.client.Create(ctx, path, data, zk.FlagPersistent, acl...)
 		return err
 	}
-	err := create()
+	err, again := create(), turns.Turns{}
 	for range mostMissing {
 		if !errors.Is(err, zk.ErrNoNode) {
 			break
 		}
 		if err = privileged.Framework.MakeDirectory(ctx, d.client, dir); err == nil {
+			again.Pause(ctx, d.client.Done())
 			err = create()
 		}
 	}

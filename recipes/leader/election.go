@@ -22,7 +22,9 @@ import (
 // Election is one candidate's part in the election at a path: the first in line
 // leads, for one term, and goes to the end of the line for the next. It is safe
 // for concurrent use; each value stands in line for itself, even if others of
-// the same process stand there.
+// the same process stand there. A term is never handed off in-process: each
+// Acquire of one value, and each term of its Run, waits behind all candidates
+// that are in line.
 //
 //	<path>/_c_<uuid>-latch-NNNNNNNNNN    ephemeral, sequential; data: the id
 //

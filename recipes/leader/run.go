@@ -45,15 +45,18 @@ type term struct {
 // is logged, and counted by the Observer.
 //
 // An error of lead, and a campaign that fails, are logged and followed by a
-// pause (WithBackoff). Once the term's context has ended, an error of lead is
-// ignored, except ErrStop, which ends Run with nil. Run fails for good with
-// framework.ErrClosed, recipes.ErrLayout, recipes.ErrExhausted, zk.ErrNoAuth
-// and zk.ErrAuthFailed, which no further campaign would mend, with zk.ErrNoNode
-// if the client's chroot does not exist, and when WithBackoff allows no more
-// pauses. It campaigns again after any other error, even if the tree below the
-// chroot was deleted, and also after framework.ErrAuthFailed, which ends when a
-// connection is accepted, unless it is framework.ErrAuthRequired. A panic of
-// lead passes through, with the term released.
+// pause (WithBackoff). If lead returns nil by itself within a second, the next
+// campaign begins a second after the term did, at the earliest: a lead that
+// does nothing must not keep the ensemble busy. Run logs that once. Once the
+// term's context has ended, an error of lead is ignored, except ErrStop, which
+// ends Run with nil. Run fails for good with framework.ErrClosed,
+// recipes.ErrLayout, recipes.ErrExhausted, zk.ErrNoAuth and zk.ErrAuthFailed,
+// which no further campaign would mend, with zk.ErrNoNode if the client's
+// chroot does not exist, and when WithBackoff allows no more pauses. It
+// campaigns again after any other error, even if the tree below the chroot was
+// deleted, and also after framework.ErrAuthFailed, which ends when a connection
+// is accepted, unless it is framework.ErrAuthRequired. A panic of lead passes
+// through, with the term released.
 //
 // An Election runs once at a time: a second Run at the same time is an error,
 // and so is a nil function.
@@ -69,9 +72,9 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	}
 	defer e.running.Store(false)
 	defer e.inTerm.Wait()
-	pauses := e.cfg.backoff()
+	pauses, said := e.cfg.backoff(), false
 	for {
-		stop, err := e.campaign(ctx, lead)
+		stop, pause, err := e.campaign(ctx, lead)
 		switch {
 		case stop:
 			return nil
@@ -79,17 +82,22 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 			return fmt.Errorf("leader: run %s: %w", e.Path(), ctxerr.Of(ctx))
 		case err == nil:
 			pauses = e.cfg.backoff()
-			continue
+			if pause > 0 && !said {
+				said = true
+				e.client.Logger().Warn("a term's function has returned at once: campaigning once a second", zap.String("path", e.FullPath()))
+			}
 		case hopeless(err):
 			return err
+		default:
+			e.client.Logger().Warn("campaigning again", zap.String("path", e.FullPath()), zap.Error(err))
+			if pause = pauses.NextBackOff(); pause == backoff.Stop {
+				return err
+			}
 		}
-		e.client.Logger().Warn("campaigning again", zap.String("path", e.FullPath()), zap.Error(err))
-		pause := pauses.NextBackOff()
-		if pause == backoff.Stop {
-			return err
-		}
-		if err := e.rest(ctx, pause); err != nil {
-			return err
+		if pause > 0 {
+			if err := e.rest(ctx, pause); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -131,34 +139,38 @@ func (e *Election) rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// shortestTerm is the least time from the beginning of a term whose function
+// returns nil by itself to the next campaign.
+const shortestTerm = time.Second
+
 // campaign is one campaign and, if it is won, one term. stop is true when lead
-// asked for the end of Run.
-func (e *Election) campaign(ctx context.Context, lead func(context.Context, *recipes.Lease) error) (stop bool, err error) {
+// asked for the end of Run. pause is what a term without an error asks for.
+func (e *Election) campaign(ctx context.Context, lead func(context.Context, *recipes.Lease) error) (stop bool, pause time.Duration, err error) {
 	if err := e.check(ctx); err != nil {
-		return false, workError{fmt.Errorf("leader: run %s: %w: %w", e.Path(), ErrUnhealthy, err)}
+		return false, 0, workError{fmt.Errorf("leader: run %s: %w: %w", e.Path(), ErrUnhealthy, err)}
 	}
 	var leadErr error
 	err = recipes.Do(ctx, e, func(ctx context.Context, l *recipes.Lease) error {
-		leadErr = e.serve(ctx, l, lead)
+		pause, leadErr = e.serve(ctx, l, lead)
 		return nil
 	})
 	e.inTerm.Wait() // a health check that hangs keeps the candidate out of line
 	switch {
 	case errors.Is(leadErr, ErrStop):
-		return true, nil
+		return true, 0, nil
 	case errors.Is(err, recipes.ErrNotHeld):
-		return false, nil // a term that was lost is over, whatever its function made of it
+		return false, 0, nil // a term that was lost is over, whatever its function made of it
 	case err != nil:
-		return false, err
+		return false, 0, err
 	case leadErr != nil:
-		return false, workError{fmt.Errorf("leader: term at %s: %w", e.Path(), leadErr)}
+		return false, 0, workError{fmt.Errorf("leader: term at %s: %w", e.Path(), leadErr)}
 	}
-	return false, nil
+	return false, pause, nil
 }
 
 // serve calls lead for one term, and ends its context when the term is to end.
 // What lead returns after that is not its own error.
-func (e *Election) serve(ctx context.Context, l *recipes.Lease, lead func(context.Context, *recipes.Lease) error) error {
+func (e *Election) serve(ctx context.Context, l *recipes.Lease, lead func(context.Context, *recipes.Lease) error) (pause time.Duration, err error) {
 	ctx, end := context.WithCancelCause(ctx) // Do ends it when serve has returned
 	t := &term{end: end, returned: make(chan struct{})}
 	e.setTerm(t)
@@ -172,11 +184,15 @@ func (e *Election) serve(ctx context.Context, l *recipes.Lease, lead func(contex
 	if e.cfg.health != nil {
 		e.inTerm.Go(func() { e.watchHealth(ctx, end) })
 	}
-	err := lead(ctx, l)
-	if errors.Is(err, ErrStop) || ctx.Err() == nil {
-		return err
+	began := time.Now()
+	err = lead(ctx, l)
+	switch {
+	case ctx.Err() == nil:
+		return shortestTerm - time.Since(began), err
+	case errors.Is(err, ErrStop):
+		return 0, err
 	}
-	return nil
+	return 0, nil
 }
 
 func (e *Election) setTerm(t *term) {

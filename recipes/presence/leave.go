@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
@@ -25,7 +26,7 @@ func (n *Node) stayAway(sess *framework.Session) {
 	switch err := n.withdraw(sess); {
 	case err != nil:
 		n.rest(sess, nil, sess.Timeout()/spread)
-	case late:
+	case late && !n.cfg.sequential:
 		n.rest(sess, nil, n.keeper.interval(sess))
 	default:
 		delete(n.life.sent, sess.ID())
@@ -35,6 +36,11 @@ func (n *Node) stayAway(sess *framework.Session) {
 // withdraw removes the znode in this session. After nil it is gone, but a
 // request whose answer was lost may still come.
 func (n *Node) withdraw(sess *framework.Session) error {
+	if n.cfg.sequential && n.life.sent[sess.ID()] {
+		if err := n.awaitStrays(sess); err != nil {
+			return err
+		}
+	}
 	path := n.Path()
 	if path == "" { // a sequential one that was never made
 		return nil
@@ -56,11 +62,29 @@ func (n *Node) withdraw(sess *framework.Session) error {
 		}
 		switch {
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode) && n.life.in == sess.ID():
-			continue // somebody else was quicker
+			n.turn(sess, nil, 0) // somebody else was quicker
+			continue
 		case err == nil, errors.Is(err, zk.ErrNoNode):
 			return nil
 		}
 		return err
+	}
+}
+
+// awaitStrays returns nil when no znode is there of a sequential create whose
+// answer was lost. The session removes it, by its id.
+func (n *Node) awaitStrays(sess *framework.Session) error {
+	dir, name := layout.Split(n.path)
+	for {
+		left, err := privileged.Framework.LookForStrays(sess, dir, name)
+		if left == nil || err != nil {
+			return err
+		}
+		select {
+		case <-left:
+		case <-n.client.Done():
+			return framework.ErrClosed
+		}
 	}
 }
 

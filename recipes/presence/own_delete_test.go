@@ -13,6 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
+	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -273,6 +274,44 @@ func TestASequentialNodeThatWasNeverMade(t *testing.T) {
 			t.Errorf("%v for %q", cost, n.Path())
 		}
 	})
+}
+
+// The create of a sequential Node loses its answer, and the retry policy gives
+// up before the znode was found again. Close returned nil while the znode was
+// there: the Node did not know its name. A Node that was made later, under
+// another name, also leaves nothing of that.
+func TestASequentialCreateLosesItsAnswer(t *testing.T) {
+	for _, made := range []bool{false, true} {
+		bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
+			c, net := w.Connect("ours", framework.WithRetry(retry.NTimes(2, 50*time.Millisecond))), w.ClientNet("ours")
+			must(t, c.MakeContainerPath(t.Context(), dir))
+			lost := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.DropAfter())
+			stop := net.Control(lost.Control)
+			n, err := presence.New(c, dir+"/m-", []byte("a"), presence.WithSequential())
+			must(t, err)
+			must(t, n.Start())
+			bubble.Await(t, "the create", lost.Hit())
+			net.Cut()
+			time.Sleep(2 * time.Second) // shorter than the session lives
+			stop()
+			if len(w.Children(dir)) != 1 || n.Path() != "" {
+				t.Fatalf("the test shows nothing: %v, path %q", w.Children(dir), n.Path())
+			}
+			// The session's own search is slower than Close.
+			slow := testutil.NewFault(testutil.Match{Op: testutil.OpDelete, Times: 1}, testutil.Delay(time.Second))
+			defer net.Control(slow.Control)()
+			net.Heal()
+			if made {
+				awaitState(t, n, presence.Standing)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			must(t, n.Close(ctx))
+			if left := w.Children(dir); len(left) > 0 {
+				t.Errorf("Close has returned nil, and there is %v", left)
+			}
+		})
+	}
 }
 
 // The health check fails, and the Node is about to delete its znode. An

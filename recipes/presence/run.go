@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
@@ -36,6 +37,7 @@ type life struct {
 	refused backoff.BackOff // pauses after refusals, one after the other
 	unclear backoff.BackOff // pauses after lost answers, one after the other
 	removed backoff.BackOff // pauses after the znode was deleted or replaced
+	again   turns.Turns     // that answers have made run look again
 	// room returns a view of a session in which the znode has room, and drop gives
 	// the room up; nil: there is none.
 	room func(*framework.Session) *framework.Session
@@ -170,7 +172,9 @@ func (n *Node) make(sess *framework.Session) {
 	case errors.Is(err, zk.ErrNoNode):
 		if err = n.keeper.makeDir(n, sess, dir, times); err != nil {
 			n.fail(sess, nil, err)
+			return
 		}
+		n.turn(sess, nil, 0)
 	case isTooLarge(err) && n.refuse(set, err):
 	default:
 		n.fail(sess, nil, err)
@@ -205,6 +209,7 @@ func (n *Node) create(sess *framework.Session, data []byte) (path string, err er
 		if err == nil {
 			n.setPath(made.Path)
 		}
+		n.noteLost(sess, err)
 		return made.Path, err // a late one is removed by the session, by its id
 	}
 	err = privileged.Framework.CreateEphemeral(sess, n.path, data, n.cfg.acl)
@@ -231,7 +236,7 @@ func (n *Node) noteLate(sess *framework.Session, version int32, err error) {
 func (n *Node) writes(sess *framework.Session) bool {
 	id := sess.ID()
 	_, _, set := n.pending()
-	return set && n.life.in == id || n.life.sent[id] || n.life.late.session == id
+	return set && n.life.in == id || n.life.sent[id] && !n.cfg.sequential || n.life.late.session == id
 }
 
 // statNow returns the stat of a znode after a sync: see writes. Each delete
@@ -258,6 +263,15 @@ func (n *Node) fail(sess *framework.Session, changed <-chan struct{}, err error)
 		pauses = n.life.refused
 	}
 	n.pause(sess, changed, pauses.NextBackOff(), true)
+}
+
+// turn is called before run looks again because of an answer. It pauses, for
+// least at least, and for longer if that happens again and again, or until
+// changed, unless that is nil, is closed.
+func (n *Node) turn(sess *framework.Session, changed <-chan struct{}, least time.Duration) {
+	if d := max(least, n.life.again.Next()); d > 0 {
+		n.rest(sess, changed, d)
+	}
 }
 
 // isRefusal reports whether err is an answer of the ensemble, or an argument
@@ -322,7 +336,7 @@ func (n *Node) look(sess *framework.Session, path string) (again bool) {
 		ours, err := privileged.Framework.CloseEarlier(background, n.client, z.stat.EphemeralOwner)
 		switch {
 		case ours && err == nil: // it is gone, or about to be
-			n.rest(sess, z.changed, unclear)
+			n.turn(sess, z.changed, unclear)
 			return false
 		case ours:
 			n.tell(Status{State: Pending, Err: err})
@@ -345,6 +359,7 @@ func (n *Node) wait(sess *framework.Session, z znode) (again bool) {
 	}
 	n.life.unclear.Reset()
 	n.life.refused.Reset()
+	n.life.again = turns.Turns{}
 	n.rest(sess, z.changed, n.keeper.interval(sess))
 	if !recheck.Happened(z.changed) {
 		return true
@@ -413,7 +428,7 @@ func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
 				}
 				return true
 			case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
-				n.rest(sess, z.changed, unclear)
+				n.turn(sess, z.changed, unclear)
 				return true
 			case isRefusal(err):
 				if !n.refuse(set, err) { // no other data are wanted
@@ -446,6 +461,7 @@ func (n *Node) onStanding(sess *framework.Session, z znode) {
 	n.life.refused.Reset()
 	if _, _, waits := n.pending(); !waits {
 		n.life.unclear.Reset()
+		n.life.again = turns.Turns{}
 	}
 	n.tell(Status{State: Standing, Session: sess.ID()})
 }
@@ -477,6 +493,7 @@ func (n *Node) noteMissing(sess *framework.Session) error {
 // onMissing is told that the znode is missing.
 func (n *Node) onMissing(sess *framework.Session) {
 	if n.life.in != sess.ID() {
+		n.turn(sess, nil, 0)
 		return
 	}
 	if err := n.noteMissing(sess); err != nil {

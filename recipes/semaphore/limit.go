@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
@@ -172,7 +173,7 @@ func (s *Semaphore) setMax(ctx context.Context, n int) error {
 	if n < 1 {
 		return fmt.Errorf("%w: %d permits: must be positive", ErrLimit, n)
 	}
-	for {
+	for again := (turns.Turns{}); ; again.Pause(ctx, s.client.Done()) {
 		if err := s.keepPath(ctx); err != nil {
 			return err
 		}

@@ -51,7 +51,12 @@ func (l *ledger) passedLocked(t *holding) {
 		// Goroutines that wait in-process behind a holder that leaves join the
 		// line only then.
 		soon := 20*p.Latency + 6*p.Reports + time.Millisecond + p.delayed()
-		if time.Since(w.since) < soon || time.Since(t.of.ended[k.client]) < soon {
+		joined, inLine := l.joinedAtLocked(t.of, k.client)
+		if !inLine { // it cannot prove its session, and has left
+			w.passed = 0
+			t.of.waiting[k] = w
+		}
+		if !inLine || time.Since(joined) < soon || time.Since(w.since) < soon || time.Since(t.of.ended[k.client]) < soon {
 			continue
 		}
 		if w.client != t.who.client {
@@ -69,6 +74,23 @@ func (l *ledger) passedLocked(t *holding) {
 		}
 		t.of.waiting[k] = w
 	}
+}
+
+// joinedAtLocked returns when the oldest znode of a client in a line was made,
+// and whether it has one.
+func (l *ledger) joinedAtLocked(r *resource, client int) (at time.Time, inLine bool) {
+	for _, dir := range r.dirs {
+		for _, name := range l.ens.Children(dir) {
+			stat, ok := l.ens.Stat(dir + "/" + name)
+			if owner, known := l.clients[stat.EphemeralOwner]; !ok || !known || owner != client {
+				continue
+			}
+			if made := time.UnixMilli(stat.Ctime); !inLine || made.Before(at) {
+				at, inLine = made, true
+			}
+		}
+	}
+	return at, inLine
 }
 
 // joinedLocked checks that no reader joins current readers while a writer of

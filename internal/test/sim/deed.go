@@ -227,6 +227,18 @@ func (w *world) owner(path string) (client int) {
 // operatorPatience is how long the operator's requests may take.
 const operatorPatience = time.Minute
 
+// insist repeats what the operator does until it is done, or the run ends: it
+// may find no server for longer than its retry policy lasts.
+func (w *world) insist(do func() (done bool)) {
+	for !do() {
+		select {
+		case <-time.After(w.plan.Timeout):
+		case <-w.ending:
+			return
+		}
+	}
+}
+
 func (w *world) removed(path string) bool {
 	w.mu.Lock()
 	deaf := w.deaf[path]
@@ -293,16 +305,22 @@ func (w *world) removeDir() (done bool) {
 // deny takes a right on the directories from everybody.
 func (w *world) deny(what What) (heal func(), done bool) {
 	right := map[What]int32{DenyCreate: zk.PermCreate, DenyRead: zk.PermRead, DenyDelete: zk.PermDelete}[what]
-	set := func(rights int32) {
+	set := func(dir string, rights int32) error {
 		ctx, cancel := context.WithTimeout(context.Background(), operatorPatience)
 		defer cancel()
-		for _, path := range w.paths {
-			for _, dir := range w.ledger.resources[path].dirs {
-				_, err := w.operator.SetACL(ctx, dir, zk.WorldACL(rights), -1)
-				done = done || err == nil
-			}
+		_, err := w.operator.SetACL(ctx, dir, zk.WorldACL(rights), -1)
+		return err
+	}
+	var dirs []string
+	for _, path := range w.paths {
+		for _, dir := range w.ledger.resources[path].dirs {
+			dirs = append(dirs, dir)
+			done = set(dir, zk.PermAll&^right) == nil || done
 		}
 	}
-	set(zk.PermAll &^ right)
-	return func() { set(zk.PermAll) }, done
+	return func() {
+		for _, dir := range dirs {
+			w.insist(func() bool { return set(dir, zk.PermAll) == nil || !w.ens.Exists(dir) })
+		}
+	}, done
 }

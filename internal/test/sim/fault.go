@@ -18,8 +18,8 @@ type Fault struct {
 	Steps  int           // above 0: it ends after so many steps of others, if that is sooner
 	By     time.Duration // the delay, or how far the clock jumps
 	Then   time.Duration // the client is also cut off, after this time; 0: it is not; after a connect only what it sends
-	Op     string        // of single requests
-	Times  int           // how many of them; of a request at a moment: this one
+	Op     string        // of single requests; "": of all, where Times is negative
+	Times  int           // how many of them; of a request at a moment: this one; negative: all of the client's while it lasts
 	Code   testutil.Code // what they are refused with
 	Nth    int           // which operation of a multi is refused, counted from 1; 0: the whole
 	Short  int           // how far the new directory's counter is behind the old one; negative: it is not created

@@ -87,6 +87,11 @@ func (l *ledger) failed(w who, of []*resource, err error) {
 	defer l.mu.Unlock()
 	l.nextLocked()
 	l.logLocked("%v: not granted: %v", w, err)
+	if errors.Is(err, framework.ErrUnproven) { // for no resource
+		for _, r := range l.resources {
+			l.starvedLocked(r, true)
+		}
+	}
 	for _, r := range of {
 		delete(r.waiting, w)
 		if errors.Is(err, framework.ErrUnproven) { // it was first in line, and the others of its client join only now
@@ -148,6 +153,9 @@ func (l *ledger) granted(c call, t *holding) {
 	r.ops = append(r.ops, op{who: t.who, in: input{kind: acquire, id: t.id, root: t.root.id, znode: t.znode, shared: t.shared, permits: t.permits, token: t.token, order: known}, call: began, ret: seq})
 	delete(r.waiting, t.who)
 	l.passedLocked(t)
+	if (l.plan.Recipe == Election || l.plan.Recipe == Campaign) && !strings.HasSuffix(t.token.String(), "00000000") {
+		l.wrongLocked("%v: a term was handed off", t)
+	}
 	l.joinedLocked(c, t)
 	l.starvedLocked(r, true)
 	l.grants++

@@ -115,6 +115,7 @@ func (s Scenario) quiet() bool { return s == Calm || s == Rush || s == Cancels }
 // Step is one acquisition by one goroutine.
 type Step struct {
 	Runs     bool          // it runs the election, and does not acquire
+	Brief    int           // as many terms end at once before two that last
 	Warm     int           // number of cycles without work before it, back to back
 	Pause    time.Duration // before it
 	Side     int           // the key; or 0 to read and 1 to write; or the number of permits
@@ -224,7 +225,35 @@ func Draw(seed uint64) *Plan {
 	d.facts()
 	d.Above = d.Scenario != Rush && d.one(1, 4)
 	d.rechecks()
+	d.refusals()
+	d.briefly()
 	return d.Plan
+}
+
+// refusals draws that a server refuses all requests of a client for a while. It
+// draws last, for the reason that views has.
+func (d *draw) refusals() {
+	if d.Scenario.quiet() || !d.one(1, 6) {
+		return
+	}
+	d.Faults = append(d.Faults, Fault{
+		What: Refuse, Times: -1, Client: d.IntN(len(d.Workers)), Op: pick(d, "", d.op().String(), testutil.OpSync.String()), For: d.upTo(2 * d.Timeout),
+		Code: pick[testutil.Code](d, -1, -2, -3, -4, -7, -118, -122, -127), At: When{Time: d.upTo(2 * d.Timeout)},
+	})
+}
+
+// briefly draws terms whose function returns nil at once. It draws last, for
+// the reason that views has.
+func (d *draw) briefly() {
+	for _, client := range d.Workers {
+		for _, steps := range client {
+			for i := range steps {
+				if (d.Recipe == Campaign || steps[i].Runs) && d.one(1, 2) {
+					steps[i].Brief = 1 + d.IntN(4)
+				}
+			}
+		}
+	}
 }
 
 // looks draws who reads under a lease, and that such a read is lost while a

@@ -12,22 +12,40 @@ import (
 // rule is a fault that strikes single requests.
 type rule struct {
 	Fault
-	left int   // below 0: all
-	xid  int32 // of the one request that it strikes; 0: of any
+	left  int   // below 0: all
+	xid   int32 // of the one request that it strikes; 0: of any
+	began time.Time
+	count int // of the requests that it has struck
 }
 
 // strikes reports whether the rule strikes a request of a client.
 func (f *rule) strikes(w *world, client int, r testutil.Request) bool {
+	if f.Times < 0 {
+		return f.left != 0 && client == f.Client && !keepsAlive(r.Op) && (f.Op == "" || w.has(r, f.Op))
+	}
 	ofOne := f.What == Late || f.What == RecreateUnder || f.What == RemakeUnder || f.What.connects() || f.At.Moment != Moment{}
 	return f.left != 0 && (!ofOne || client == f.Client) && (f.xid == 0 || f.xid == r.Xid) && (f.What == Late || w.has(r, f.Op))
+}
+
+// keepsAlive reports whether a request is the connection's own.
+func keepsAlive(op testutil.Op) bool {
+	return op == testutil.OpPing || op == testutil.OpCreateSession || op == testutil.OpCloseSession || op == testutil.OpAuth
+}
+
+// paced reports whether a client pauses before it sends again what was refused:
+// in the long run each of its goroutines sends a request each 10ms at most. A
+// client that does not is refused nothing more, or virtual time might stop.
+func (f *rule) paced(goroutines int) bool {
+	f.count++
+	return f.count <= goroutines*(40+int(time.Since(f.began)/(10*time.Millisecond)))
 }
 
 // rule makes a fault strike requests: the one with a number, or, if that is 0,
 // the next ones.
 func (w *world) rule(f Fault, xid int32) (heal func()) {
 	f.Op = cmp.Or(f.Op, f.At.Moment.Op)
-	r := &rule{f, max(f.Times, 1), xid}
-	if f.What == Late {
+	r := &rule{Fault: f, left: max(f.Times, 1), xid: xid, began: time.Now()}
+	if f.What == Late || f.Times < 0 {
 		r.left = -1
 	}
 	w.mu.Lock()
@@ -123,6 +141,10 @@ func (w *world) control(r testutil.Request) testutil.Action {
 	for _, f := range w.rules {
 		if f.strikes(w, client, r) {
 			f.left--
+			if f.Times < 0 && !f.paced(len(w.plan.Workers[client])) {
+				f.left = 0
+				w.ledger.fault("%d requests were refused in %v: %v", f.count, time.Since(f.began), f.Fault)
+			}
 			return w.answer(f.Fault, client, r)
 		}
 	}

@@ -145,7 +145,7 @@ func (p *Plan) instant() bool {
 func (f Fault) instant() bool {
 	switch f.What {
 	case Refuse: // a removal that is refused is tried again after some seconds
-		return f.At.Moment.Op != "delete"
+		return f.At.Moment.Op != "delete" && f.Times >= 0
 	case Cut, DropRequests, DropReplies:
 		return f.Steps > 0
 	case Drop, Cancel, RemoveZnode, WriteZnode, RemoveDir, RepeatConnect:

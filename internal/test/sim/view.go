@@ -80,12 +80,7 @@ func (w *world) prepare(ctx context.Context) error {
 		}
 		_, err := w.operator.Create(ctx, path+"/neighbor", []byte("neighbor"), zk.FlagEphemeral)
 		time.AfterFunc(w.plan.Neighbor, func() {
-			for range 20 { // a server may be down
-				if w.removed(path+"/neighbor") || !w.ens.Exists(path+"/neighbor") {
-					return
-				}
-				time.Sleep(w.plan.Timeout)
-			}
+			w.insist(func() bool { return w.removed(path+"/neighbor") || !w.ens.Exists(path+"/neighbor") })
 		})
 		return err
 	}

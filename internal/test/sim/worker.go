@@ -241,22 +241,32 @@ func (k *worker) campaign(s Step) bool {
 		defer time.AfterFunc(s.Cancel, leave).Stop()
 	}
 	c := k.ledger.call(k.who, "campaign, cancel %v", s.Cancel)
-	terms := 0
+	terms := -s.Brief
+	var brief time.Time // when the last term began that has ended by itself at once
 	ctx, over := k.callable(ctx, k.who)
 	defer over()
 	k.says("campaigns")
 	err := k.election.Run(ctx, func(ctx context.Context, l *recipes.Lease) error {
 		k.says("leads")
+		if apart := time.Since(brief); apart < time.Second {
+			k.ledger.fault("%v: a term of %v follows the one before after %v", k.who, k.plan.Recipe, apart)
+		}
+		brief = time.Time{}
 		terms++
 		t := k.grant(c, l, k.resources(s)[0], s, nil)
-		k.look(s, t)
-		k.work(ctx, s, t, l)
-		defer k.behind(s, t, l)()
+		if terms > 0 {
+			k.look(s, t)
+			k.work(ctx, s, t, l)
+			defer k.behind(s, t, l)()
+		}
 		k.ledger.leaving(t, l)
 		k.says("steps down")
 		c = k.ledger.call(k.who, "the term ends")
 		if terms == 2 {
 			return leader.ErrStop
+		}
+		if terms <= 0 && ctx.Err() == nil {
+			brief = time.Now()
 		}
 		return nil
 	})

@@ -43,7 +43,7 @@ type Inside struct {
 	PersistentDir bool
 
 	// OwnQueue gives the Line a local queue that it shares with no other, so that
-	// it stands in line for itself.
+	// it stands in line for itself. It hands nothing off.
 	OwnQueue bool
 	// IgnoreContext acquires whatever leases the context carries.
 	IgnoreContext bool

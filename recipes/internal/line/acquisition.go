@@ -13,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/stack"
+	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
@@ -49,7 +50,7 @@ func (a *acquisition) run() {
 	stack.Grow()
 	defer a.stop()
 	defer a.exit()
-	pauses := rejoinPauses()
+	pauses, again := rejoinPauses(), turns.Turns{}
 	for {
 		a.begin()
 		sess, err := a.queue.client.AwaitSession(a.ctx)
@@ -68,6 +69,7 @@ func (a *acquisition) run() {
 			a.pause(pauses.NextBackOff())
 			continue
 		case errors.Is(err, framework.ErrSessionLost), errors.Is(err, errNotInLine):
+			again.Pause(a.ctx, a.queue.client.Done())
 			continue
 		}
 		a.fail(err)
@@ -220,7 +222,7 @@ const joinTries = 10
 
 // create creates the znode in line, and its directory where that is missing.
 func (a *acquisition) create(sess *framework.Session) (*contender, error) {
-	q := a.queue
+	q, again := a.queue, turns.Turns{}
 	for try := 1; ; try++ {
 		c, err := a.createOnce(sess)
 		if err == nil {
@@ -240,6 +242,7 @@ func (a *acquisition) create(sess *framework.Session) (*contender, error) {
 		if err := a.makeDir(); err != nil {
 			return nil, err
 		}
+		again.Pause(a.ctx, sess.Done())
 	}
 }
 

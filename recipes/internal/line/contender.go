@@ -10,6 +10,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
@@ -26,8 +27,9 @@ type contender struct {
 	latest   int64    // its pzxid, then
 	// room is what Permits.Reads have found behind the list; nil: not read.
 	room    []framework.ReadResult
-	outlook outlook // what it watches
-	marked  bool    // others can see that it is first and waits
+	outlook outlook     // what it watches
+	marked  bool        // others can see that it is first and waits
+	again   turns.Turns // that it looked again and has not waited
 
 	removal   *removal // of its znode, when nobody wants it
 	noted     bool     // the registry has that; guarded by queue.mu
@@ -133,6 +135,7 @@ func (c *contender) wait(ctx context.Context, blocker string, passed, look <-cha
 			if recheck.Happened(c.outlook.ahead[blocker].Changed()) {
 				go func() { _ = c.sess.Prove(ctx) }() // at the same time as the list: see claim
 			}
+			c.again.Pause(ctx, c.sess.Done())
 			return false, nil
 		case what == nobodyAhead:
 			return true, nil
@@ -148,6 +151,7 @@ func (c *contender) wait(ctx context.Context, blocker string, passed, look <-cha
 			c.look(ctx, ahead.names[0])
 			return false, nil // what it finds comes by changed
 		}, changed[0], changed[1], changed[2], passed, look)
+		c.again = turns.Turns{}
 		if err != nil || which >= len(changed) {
 			return false, err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/turns"
 )
 
 // A Participant is a contender in line, or a holder, of whatever process.
@@ -88,7 +89,7 @@ func (l *Line) participants(ctx context.Context, dir string, nodes []layout.Node
 // First returns the first in line, nil if there is none. It costs a list and a
 // read, again if the first leaves in between.
 func (l *Line) First(ctx context.Context) (*Participant, error) {
-	for {
+	for again := (turns.Turns{}); ; again.Pause(ctx, l.client.Done()) {
 		nodes, err := l.nodes(ctx, l.dir, l.rule.Set)
 		if err != nil || len(nodes) == 0 {
 			return nil, err

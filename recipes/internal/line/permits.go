@@ -13,6 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/random"
+	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
@@ -220,10 +221,12 @@ func (a *acquisition) takePermits(c *contender) error {
 			discardAll(grants)
 			return errNotInLine
 		case errors.Is(err, errLookAgain):
+			c.again.Pause(a.ctx, c.sess.Done())
 			continue
 		case errors.Is(err, errNoPermitDir) && made < joinTries:
 			made++
 			if err = privileged.Framework.MakeDirectory(a.ctx, w.line.client, w.line.rule.Permits.Dir); err == nil {
+				c.again.Pause(a.ctx, c.sess.Done())
 				continue
 			}
 		}
@@ -253,6 +256,11 @@ func (a *acquisition) awaitRoom(c *contender, w *waiter, room Room) error {
 		}
 		c.marked = true
 	}
+	if recheck.Happened(room.Changed) {
+		c.again.Pause(a.ctx, c.sess.Done())
+		return nil
+	}
+	c.again = turns.Turns{}
 	a.queue.waitsFor.Store(&waitingFor{})
 	defer a.queue.waitsFor.Store(nil)
 	var patience recheck.Patience

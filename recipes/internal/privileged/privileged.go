@@ -197,6 +197,11 @@ var Framework = seam.Framework.(interface {
 	// because a try keeps the session alive. On a client that is closed it tries
 	// nothing, and says what is known.
 	CloseEarlier(ctx context.Context, c *framework.Client, id int64) (ours bool, err error)
+	// LookForStrays looks once for the znodes dir/_c_<uuid>-name... of protected
+	// creates of this session that have failed. left is nil if none is there.
+	// Otherwise one is being removed, and left is closed when it is gone. A create
+	// that is executed later is still looked for.
+	LookForStrays(s *framework.Session, dir, name string) (left <-chan struct{}, err error)
 	// Arm arms watches of znodes' data, on one connection, each by a read of its
 	// own. The reads leave together, in the order of the paths, and cost a request
 	// each. Where the session watches a znode already, that watch is shared. Arm
