@@ -3,7 +3,6 @@ package framework
 import (
 	"bytes"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -13,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
@@ -162,7 +162,7 @@ func (cfg *config) validate() error {
 	if err := cfg.fits(aclSize(cfg.acl)); err != nil {
 		bad("ACL: %w", err)
 	}
-	return errors.Join(errs...)
+	return oneline.Join(errs...)
 }
 
 // Bounds of a session timeout that a server grants in place of the requested

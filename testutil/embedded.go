@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 )
 
 var errClosed = errors.New("testutil: ensemble is closed")
@@ -115,7 +117,7 @@ func New(opts ...Option) (*Embedded, error) {
 			}
 		}
 		if err := m.listen(0); err != nil {
-			return nil, errors.Join(fmt.Errorf("testutil: member %d: %w", i, err), e.Close())
+			return nil, oneline.Join(fmt.Errorf("testutil: member %d: %w", i, err), e.Close())
 		}
 	}
 	e.mu.Lock()
@@ -173,7 +175,7 @@ func (e *Embedded) Close() error {
 	case <-timer.C:
 		errs = append(errs, errors.New("testutil: goroutines of the ensemble have not ended ten seconds after Close"))
 	}
-	return errors.Join(errs...)
+	return oneline.Join(errs...)
 }
 
 // changedLocked wakes everything that waits for a change of state, and delivers

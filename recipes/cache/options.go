@@ -1,13 +1,13 @@
 package cache
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 )
 
@@ -53,7 +53,7 @@ func newConfig(opts []Option) (config, error) {
 	if cfg.recheck < 0 {
 		errs = append(errs, fmt.Errorf("recheck every %v: must not be negative", cfg.recheck))
 	}
-	return cfg, errors.Join(errs...)
+	return cfg, oneline.Join(errs...)
 }
 
 // WithDepth sets how many levels below the root are shown: 0 is the root alone,

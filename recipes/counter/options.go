@@ -1,12 +1,12 @@
 package counter
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 )
 
@@ -49,7 +49,7 @@ func newConfig(opts []Option) (config, error) {
 	if cfg.age <= 0 {
 		errs = append(errs, fmt.Errorf("marker age %v: must be positive", cfg.age))
 	}
-	return cfg, errors.Join(errs...)
+	return cfg, oneline.Join(errs...)
 }
 
 // WithLayout selects the form of the counter's data. Default LayoutLong.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 )
 
 // Codec reads and writes the data of instances. JSON returns one.
@@ -145,16 +147,16 @@ func (c Codec[T]) Decode(text []byte) (i Instance[T], err error) {
 	} {
 		if value, ok := fields[field.key]; ok {
 			if bad := json.Unmarshal(value, field.into); bad != nil {
-				err = errors.Join(err, fmt.Errorf("%s: %w", field.key, bad))
+				err = oneline.Join(err, fmt.Errorf("%s: %w", field.key, bad))
 			}
 		}
 	}
 	if i.Name == "" || i.ID == "" {
-		err = errors.Join(err, errors.New("no name, or no ID"))
+		err = oneline.Join(err, errors.New("no name, or no ID"))
 	}
 	if payload, ok := fields["payload"]; ok {
 		if bad := c.decodePayload(payload, &i); bad != nil {
-			err = errors.Join(err, fmt.Errorf("payload: %w", bad))
+			err = oneline.Join(err, fmt.Errorf("payload: %w", bad))
 		}
 	}
 	if registered != 0 {

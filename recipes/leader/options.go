@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 	"github.com/zkrecipes/zkrecipes/retry"
@@ -85,7 +86,7 @@ func newConfig(opts []Option) (cfg config, lineOpts []recipes.LineOption, err er
 	if cfg.health != nil && cfg.every <= 0 {
 		errs = append(errs, fmt.Errorf("health check every %v: must be positive", cfg.every))
 	}
-	return cfg, append(lineOpts, cfg.layout.inside()), errors.Join(errs...)
+	return cfg, append(lineOpts, cfg.layout.inside()), oneline.Join(errs...)
 }
 
 // DefaultBackoff is the pauses of Run after terms that failed one after the

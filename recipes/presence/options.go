@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 )
 
@@ -47,7 +48,7 @@ func newConfig(opts []Option) (cfg config, err error) {
 	if cfg.sequential && cfg.takeover != nil {
 		cfg.errs = append(cfg.errs, errors.New("takeover: no other session can have a sequential name"))
 	}
-	return cfg, errors.Join(cfg.errs...)
+	return cfg, oneline.Join(cfg.errs...)
 }
 
 // WithSequential gives the znode a name of its own, in each session another

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 )
 
 // Config is what the options of a line set.
@@ -64,7 +66,7 @@ func (c *Config) validate(maxRequest int) error {
 	if c.Linger < 0 {
 		errs = append(errs, fmt.Errorf("linger %v: must not be negative", c.Linger))
 	}
-	return errors.Join(errs...)
+	return oneline.Join(errs...)
 }
 
 // restOfRequest is the room that is left for all but the data in a request.
