@@ -40,7 +40,7 @@ type server struct {
 }
 
 func (s server) String() string {
-	if s.address == s.name {
+	if s.address == s.name || s.address == "" {
 		return s.name
 	}
 	return s.name + " at " + s.address

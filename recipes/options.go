@@ -113,8 +113,8 @@ func WithACL(acl ...zk.ACL) AnyOption {
 // WithMaxHold sets for how long a lease is held at most, together with the
 // leases that re-enter it: then it is declared lost, with ErrMaxHold. Its znode
 // is removed when it is released, or else at the deadline that the session has
-// then, at most a session timeout later. Default 0: for as long as the session
-// lives.
+// then, at most a session timeout later. At least 1ms. Default 0: for as long as
+// the session lives.
 //
 // A read lease from a downgrade has its own limit. With WithMaxHold only
 // callers that were waiting together share a znode, and it does not linger.
@@ -138,8 +138,8 @@ func WithHandoffs(n int) LockOption { return LockOption{func(s *settings) { s.Ha
 // Acquire there waits for a round trip or two more. A TryAcquire there does not
 // join, and fails with ErrBusy: an Acquire with a short time (Within) gets the
 // lock. It costs a watch and a list for each lease that made requests, and a
-// list every quarter of the session timeout. Default 0: the znode is removed at
-// once.
+// list every quarter of the session timeout. At least 1ms. Default 0: the znode
+// is removed at once.
 // For NewLine, locks.NewMutex, locks.NewKeyed and rwlock.New.
 func WithLinger(d time.Duration) LockOption { return LockOption{func(s *settings) { s.Linger = d }} }
 

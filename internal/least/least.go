@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// HealthCheck is the least interval of health checks.
+const HealthCheck = 10 * time.Millisecond
+
 // Duration returns an error if d is less than least. what names the setting.
 func Duration(what string, d, least time.Duration) error {
 	if d >= least {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/least"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 )
@@ -50,9 +51,7 @@ func newConfig(opts []Option) (config, error) {
 	if cfg.maxBytes <= 0 {
 		errs = append(errs, fmt.Errorf("at most %d bytes: must be positive", cfg.maxBytes))
 	}
-	if cfg.recheck < 0 {
-		errs = append(errs, fmt.Errorf("recheck every %v: must not be negative", cfg.recheck))
-	}
+	errs = append(errs, least.OrZero("recheck every", cfg.recheck, time.Millisecond))
 	return cfg, oneline.Join(errs...)
 }
 
@@ -90,7 +89,7 @@ func WithMaxBytes(n int64) Option { return option(func(c *config) { c.maxBytes =
 // other, spread over that time. It finds what no event tells: an event that a
 // server has lost, a right to read that was granted or withdrawn. It costs a
 // request for 256 znodes, and a list where the number of children is not the
-// one that is shown. 0 turns it off. Default: an hour.
+// one that is shown. 0 turns it off. At least 1ms. Default: an hour.
 func WithRecheck(every time.Duration) Option { return option(func(c *config) { c.recheck = every }) }
 
 // WithOneShotWatches makes the cache use two watches of a single event for each

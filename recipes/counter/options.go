@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/least"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 )
@@ -46,9 +47,7 @@ func newConfig(opts []Option) (config, error) {
 	if !cfg.layout.fits(cfg.initial) {
 		errs = append(errs, fmt.Errorf("initial value %d: does not fit into 32 bits", cfg.initial))
 	}
-	if cfg.age <= 0 {
-		errs = append(errs, fmt.Errorf("marker age %v: must be positive", cfg.age))
-	}
+	errs = append(errs, least.Duration("marker age", cfg.age, time.Second))
 	return cfg, oneline.Join(errs...)
 }
 
@@ -61,5 +60,5 @@ func WithLayout(l Layout) Option { return option(func(c *config) { c.layout = l 
 func WithInitial(value int64) Option { return option(func(c *config) { c.initial = value }) }
 
 // WithMarkerAge sets for how long AddOnce remembers an id at least. All who use
-// the counter should agree on it: the shortest counts. Default: a day.
+// the counter should agree on it: the shortest counts. At least 1s. Default: a day.
 func WithMarkerAge(d time.Duration) Option { return option(func(c *config) { c.age = d }) }
