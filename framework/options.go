@@ -349,10 +349,10 @@ func WithStopMargin(d time.Duration) Option {
 // tick by more than a question of the observer master and the observer's answer
 // take at worst. So behind an observer master pass a tick and T/12, or more.
 //
-// At least 1ms, and at most half of the session timeout. If the servers grant a shorter one, with
-// which no lease can last, then a proof fails at once, with an error that names
-// the granted timeout, the stop margin and the tick. A shorter tick is never
-// used instead. Default 0: not known, and not needed.
+// At least 1ms, and at most half of the session timeout. If the servers grant a
+// shorter one, with which no lease can last, then a proof fails at once, with
+// an error that names the granted timeout, the stop margin and the tick. A
+// shorter tick is never used instead. Default 0: not known, and not needed.
 func WithServerTick(d time.Duration) Option { return func(c *config) { c.serverTick = d } }
 
 // WithProof sets what the heartbeat proves. Default ProofSync.

@@ -113,8 +113,8 @@ func WithACL(acl ...zk.ACL) AnyOption {
 // WithMaxHold sets for how long a lease is held at most, together with the
 // leases that re-enter it: then it is declared lost, with ErrMaxHold. Its znode
 // is removed when it is released, or else at the deadline that the session has
-// then, at most a session timeout later. At least 1ms. Default 0: for as long as
-// the session lives.
+// then, at most a session timeout later. At least 1ms. Default 0: for as long
+// as the session lives.
 //
 // A read lease from a downgrade has its own limit. With WithMaxHold only
 // callers that were waiting together share a znode, and it does not linger.

@@ -9,9 +9,9 @@
 //
 // Every policy accepts every argument, and corrects those that make no sense as
 // its comment says: none overflows, sleeps for a negative time or spins. But an
-// option that takes a Policy refuses one that was made with a duration between 0
-// and 1ms: its unit is missing, as in NTimes(3, 100). See [Check]. Time
-// is that of the package time, so policies work in testing/synctest.
+// option that takes a Policy refuses one that was made with a duration between
+// 0 and 1ms: its unit is missing, as in NTimes(3, 100). See [Check]. Time is
+// that of the package time, so policies work in testing/synctest.
 package retry
 
 import (

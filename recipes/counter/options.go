@@ -60,5 +60,6 @@ func WithLayout(l Layout) Option { return option(func(c *config) { c.layout = l 
 func WithInitial(value int64) Option { return option(func(c *config) { c.initial = value }) }
 
 // WithMarkerAge sets for how long AddOnce remembers an id at least. All who use
-// the counter should agree on it: the shortest counts. At least 1s. Default: a day.
+// the counter should agree on it: the shortest counts. At least 1s. Default: a
+// day.
 func WithMarkerAge(d time.Duration) Option { return option(func(c *config) { c.age = d }) }
