@@ -19,9 +19,11 @@ import (
 // context.Cause(ctx) made an error of two lines, each of which told the loss.
 func TestDoTellsALossOnce(t *testing.T) {
 	lose := map[string]func(*bubble.World, *framework.Client, *recipes.Lease){
-		"the session expires":  func(w *bubble.World, c *framework.Client, _ *recipes.Lease) { w.Expire(c) },
-		"nobody answers":       func(w *bubble.World, _ *framework.Client, _ *recipes.Lease) { w.ClientNet("a").Cut() },
-		"a znode is deleted":   func(w *bubble.World, _ *framework.Client, l *recipes.Lease) { _ = w.ConnectNext().Delete(w.T.(*testing.T).Context(), l.Path(), -1) },
+		"the session expires": func(w *bubble.World, c *framework.Client, _ *recipes.Lease) { w.Expire(c) },
+		"nobody answers":      func(w *bubble.World, _ *framework.Client, _ *recipes.Lease) { w.ClientNet("a").Cut() },
+		"a znode is deleted": func(w *bubble.World, _ *framework.Client, l *recipes.Lease) {
+			_ = w.ConnectNext().Delete(w.T.(*testing.T).Context(), l.Path(), -1)
+		},
 		"the client is closed": func(_ *bubble.World, c *framework.Client, _ *recipes.Lease) { _ = c.Close() },
 		"the time is over":     func(*bubble.World, *framework.Client, *recipes.Lease) {},
 	}
@@ -32,12 +34,21 @@ func TestDoTellsALossOnce(t *testing.T) {
 		"the cause, and what was done": func(ctx context.Context, _ *framework.Client, _ *recipes.Lease) error {
 			return fmt.Errorf("write the report: %w", context.Cause(ctx))
 		},
-		"the lease's error":     func(_ context.Context, _ *framework.Client, l *recipes.Lease) error { return l.Err() },
-		"of a guarded write":    func(ctx context.Context, _ *framework.Client, l *recipes.Lease) error { _, err := l.Multi(ctx); return err },
-		"of a request":          func(ctx context.Context, c *framework.Client, _ *recipes.Lease) error { return c.Sync(ctx, "/") },
-		"of a Do on the lease":  func(ctx context.Context, _ *framework.Client, l *recipes.Lease) error { return l.Do(ctx, func(ctx context.Context, _ *recipes.Lease) error { return context.Cause(ctx) }) },
-		"of several lines":      func(_ context.Context, _ *framework.Client, _ *recipes.Lease) error { return errors.Join(errors.New("step one"), errors.New("step two")) },
-		"of the release itself": func(ctx context.Context, _ *framework.Client, l *recipes.Lease) error { return l.Release(context.WithoutCancel(ctx)) },
+		"the lease's error": func(_ context.Context, _ *framework.Client, l *recipes.Lease) error { return l.Err() },
+		"of a guarded write": func(ctx context.Context, _ *framework.Client, l *recipes.Lease) error {
+			_, err := l.Multi(ctx)
+			return err
+		},
+		"of a request": func(ctx context.Context, c *framework.Client, _ *recipes.Lease) error { return c.Sync(ctx, "/") },
+		"of a Do on the lease": func(ctx context.Context, _ *framework.Client, l *recipes.Lease) error {
+			return l.Do(ctx, func(ctx context.Context, _ *recipes.Lease) error { return context.Cause(ctx) })
+		},
+		"of several lines": func(_ context.Context, _ *framework.Client, _ *recipes.Lease) error {
+			return errors.Join(errors.New("step one"), errors.New("step two"))
+		},
+		"of the release itself": func(ctx context.Context, _ *framework.Client, l *recipes.Lease) error {
+			return l.Release(context.WithoutCancel(ctx))
+		},
 	}
 	for why, lose := range lose {
 		for what, work := range work {
