@@ -18,7 +18,7 @@ import (
 // minutes.
 
 // WithTimeLimit sets how much virtual time a test may take, from Start to its
-// end. At least a second. Default: a day. Without [InMemory] it has no effect.
+// end. At least a second. Default: a week. Without [InMemory] it has no effect.
 func WithTimeLimit(d time.Duration) Option { return func(c *config) { c.timeLimit = d } }
 
 // errSockets is the error of sockets in a bubble.

@@ -184,7 +184,7 @@ func WithLogger(logf func(format string, args ...any)) Option {
 
 func newConfig(opts []Option) (config, error) {
 	c := config{
-		members: 1, tick: 2 * time.Second, syncLimit: 5, election: 200 * time.Millisecond, sweepInterval: time.Minute, timeLimit: 24 * time.Hour,
+		members: 1, tick: 2 * time.Second, syncLimit: 5, election: 200 * time.Millisecond, sweepInterval: time.Minute, timeLimit: 7 * 24 * time.Hour,
 		clockRate:  func(int64) float64 { return 1 },
 		touchDelay: func(int) time.Duration { return 0 }, reportDelay: func(int) time.Duration { return 0 },
 		logf: func(string, ...any) {},

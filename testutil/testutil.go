@@ -40,7 +40,7 @@
 // for one whose owner sleeps.
 //
 // A test that hangs in virtual time panics, and says what each goroutine waits
-// for: when it has not ended in a day of virtual time ([WithTimeLimit]), or
+// for: when it has not ended in a week of virtual time ([WithTimeLimit]), or
 // when time has stood still for two to four minutes of real time.
 //
 // # Faults
