@@ -79,8 +79,8 @@ func TestCredentialsThatAreNotAnswered(t *testing.T) {
 				told = true
 			default:
 			}
-			if !conn.closed || told != rejected || (s.core.rejected != nil) != rejected || !errors.Is(s.core.lastErr, err) {
-				t.Errorf("%v: closed %t, told %t, rejected for %v, last %v", err, conn.closed, told, s.core.rejected, s.core.lastErr)
+			if !conn.closed || told != rejected || (s.core.rejected != nil) != rejected || !errors.Is(s.core.fault(), err) {
+				t.Errorf("%v: closed %t, told %t, rejected for %v, last %v", err, conn.closed, told, s.core.rejected, s.core.fault())
 			}
 		}
 	})

@@ -17,7 +17,7 @@ import (
 // one on which an answer takes too long.
 func (s *session) authenticate(on *link) {
 	late := time.AfterFunc(2*s.granted()/3, func() {
-		s.core.onAbandoned(s, AbandonedSilent)
+		s.core.onAbandoned(s, on, AbandonedSilent)
 		_ = on.Close()
 	})
 	defer late.Stop()
@@ -33,7 +33,8 @@ func (s *session) authenticate(on *link) {
 // onAuthFailed closes a connection on which the credentials were not accepted.
 // The next connection presents them again.
 func (s *session) onAuthFailed(on *link, err error) {
-	s.core.noteFault(err)
+	err = fmt.Errorf("%s: %w", on.to, err)
+	s.core.servers.noteFault(on.to, err)
 	s.core.tasks.Go(func() { _ = on.Close() })
 	if !errors.Is(err, zk.ErrAuthFailed) {
 		return

@@ -59,7 +59,7 @@ type core struct {
 	state     State
 	session   *session      // the live one, while Connected or Suspended
 	changed   chan struct{} // closed and replaced at each transition
-	lastErr   error         // why there is no connection, for error texts
+	outage    *outage       // nil: while Connected, and once Closed
 	rejected  error         // the ensemble rejects our credentials
 	attempts  int           // to connect, since there was a connection
 	refusals  refusals      // of these attempts
@@ -85,6 +85,9 @@ func New(servers string, opts ...Option) (*Client, error) {
 		return nil, err
 	}
 	c.observers.opened()
+	c.mu.Lock()
+	c.beginOutageLocked(c.cfg.sessionTimeout)
+	c.mu.Unlock()
 	if r, ok := c.cfg.sasl.(SASLRenewer); ok {
 		c.tasks.Go(func() { c.renewSASL(r) })
 	}
@@ -155,14 +158,14 @@ func (c *core) run() {
 		c.noteEarlier(s)
 		if c.isClosing() {
 			s.end(ErrClosed)
-			c.transition(closed, s, nil)
+			c.transition(closed, s, s.latest(), nil)
 			err := s.shutDown()
 			c.noteAsked(s.orphan().id, err == nil)
 			c.setCloseErr(err)
 			return
 		}
 		s.sever()
-		c.transition(lost, s, s.Err())
+		c.transition(lost, s, s.latest(), s.Err())
 		c.tasks.Go(s.tearDown)
 	}
 }
@@ -177,9 +180,11 @@ func (c *core) isClosing() bool {
 }
 
 // transition applies an event of session s to the state, and tells the
-// listeners. Only run's goroutine calls it, so they hear of changes in the
-// order in which these happen. The state is set before any listener is called.
-func (c *core) transition(e stateEvent, s *session, why error) {
+// listeners. on is the connection that it is about, the latest one if it is
+// about none, or nil. Only run's goroutine calls it, so they hear of changes in
+// the order in which these happen. The state is set before any listener is
+// called.
+func (c *core) transition(e stateEvent, s *session, on *link, why error) {
 	c.mu.Lock()
 	if e == lost && c.rejected != nil {
 		why = withLast(why, c.rejected)
@@ -187,13 +192,18 @@ func (c *core) transition(e stateEvent, s *session, why error) {
 	change := StateChange{From: c.state, To: next(c.state, e), Session: s.sessionID(), Err: why, At: time.Now()}
 	switch e {
 	case connected:
-		c.session, c.lastErr, c.rejected, c.attempts, c.refusals, c.roots = s, nil, nil, 0, refusals{}, nil
+		c.session, c.rejected, c.attempts, c.refusals, c.roots = s, nil, 0, refusals{}, nil
 		c.pace.accepted()
+		c.servers.forgetFaults()
 	case lost, closed:
 		c.session = nil
 	}
 	if change.From != change.To {
-		c.state = change.To
+		if c.state = change.To; c.state == Connected || c.state == Closed {
+			c.endOutageLocked()
+		} else {
+			c.beginOutageLocked(s.granted())
+		}
 		close(c.changed)
 		c.changed = make(chan struct{})
 		for l := range c.listeners {
@@ -207,7 +217,7 @@ func (c *core) transition(e stateEvent, s *session, why error) {
 	if change.From == change.To {
 		return
 	}
-	c.cfg.log.Info("state changed", zap.Stringer("from", change.From), zap.Stringer("to", change.To),
+	c.cfg.log.Info("state changed", zap.Stringer("from", change.From), zap.Stringer("to", change.To), zap.Stringer("server", on.server()),
 		zap.String("session", wire.SessionText(change.Session)), zap.Stringer("timeout", timeoutText{s.granted(), c.cfg.sessionTimeout}), zap.Error(why))
 	c.observers.stateChanged(change)
 }
@@ -221,13 +231,6 @@ func (t timeoutText) String() string {
 		return t.granted.String()
 	}
 	return fmt.Sprintf("%v (%v requested)", t.granted, t.requested)
-}
-
-// noteFault remembers why there is no connection, for error texts.
-func (c *core) noteFault(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lastErr = explanation{err}
 }
 
 // explanation is an error that explains another one. errors.Is and errors.As
@@ -248,10 +251,12 @@ func (c *core) setCloseErr(err error) {
 }
 
 // onAbandoned reports that the client itself gives a connection up.
-func (c *core) onAbandoned(s *session, reason AbandonReason) {
-	err := fmt.Errorf("connection abandoned: %s", reason.text())
-	c.noteFault(err)
-	c.cfg.log.Warn("connection abandoned", zap.String("reason", string(reason)), zap.String("session", wire.SessionText(s.sessionID())))
+func (c *core) onAbandoned(s *session, on *link, reason AbandonReason) {
+	err := fmt.Errorf("connection to %s abandoned: %s", on.server(), reason.text())
+	if reason != AbandonedStuck { // which is about a session that is over
+		c.servers.noteFault(on.to, err)
+	}
+	c.cfg.log.Warn("connection abandoned", zap.String("reason", string(reason)), zap.Stringer("server", on.server()), zap.String("session", wire.SessionText(s.sessionID())))
 	c.observers.abandoned(Abandonment{Session: s.sessionID(), Reason: reason, Err: err})
 }
 
@@ -261,6 +266,19 @@ func (c *Client) State() State {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.state
+}
+
+// Server returns the server that the client is connected to, as its log lines
+// name it: as it was given to New, followed by " at " and its address if the
+// name was looked up. It is empty while the state is not Connected.
+func (c *Client) Server() string {
+	k := c.core()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.state != Connected {
+		return ""
+	}
+	return k.session.latest().server().String()
 }
 
 // WaitConnected waits until the state is Connected, for as long as ctx allows.

@@ -67,7 +67,7 @@ func (s *session) dial(network, _ string, _ time.Duration) (net.Conn, error) {
 		if errors.Is(err, errSevered) {
 			return nil, err
 		}
-		c.onAttemptFailed(err)
+		c.onAttemptFailed(to, err)
 		c.cfg.log.Debug("cannot connect", zap.Error(err))
 		return nil, err
 	}

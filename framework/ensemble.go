@@ -170,7 +170,7 @@ func (l *link) vouch(session int64) error {
 	if err == nil {
 		return nil
 	}
-	s.core.noteFault(err)
+	s.core.servers.noteFault(l.to, err)
 	if session != 0 {
 		late := time.AfterFunc(maxCloseStep, func() { _ = l.Conn.Close() })
 		defer late.Stop()

@@ -381,10 +381,11 @@ func ExampleWithObserver() {
 	// NONODE
 }
 
-// Log with log/slog. A line has its time, its level and the session as well.
+// Log with log/slog. A line has its time, its level, the server and the session
+// as well.
 func ExampleWithSlog() {
 	handler := slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey || a.Key == slog.LevelKey || a.Key == "session" {
+		if a.Key == slog.TimeKey || a.Key == slog.LevelKey || a.Key == "server" || a.Key == "session" {
 			return slog.Attr{}
 		}
 		return a

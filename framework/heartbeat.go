@@ -231,8 +231,8 @@ func (s *session) checkClock(now time.Time) time.Duration {
 	}
 	if stalled {
 		s.core.tasks.Go(func() { _ = on.Close() })
-		s.core.onAbandoned(s, AbandonedUnproven)
-		s.suspend() // onDisconnected follows, when the wire client has noticed
+		s.core.onAbandoned(s, on, AbandonedUnproven)
+		s.suspend(on) // onDisconnected follows, when the wire client has noticed
 	}
 	return next
 }

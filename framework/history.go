@@ -59,7 +59,7 @@ func (l *link) onNoAnswer(err error) {
 	case errors.Is(err, net.ErrClosed), errors.Is(err, io.ErrClosedPipe): // we have closed it
 		return
 	case !isHangUp(err):
-		c.noteFault(fmt.Errorf("no answer from %s: %w", l.to, err))
+		c.servers.noteFault(l.to, fmt.Errorf("no answer from %s: %w", l.to, err))
 		return
 	}
 	l.session.onHangUp(l.to, l.seen)
@@ -67,7 +67,7 @@ func (l *link) onNoAnswer(err error) {
 	if l.seen > 0 {
 		why += ", or lags behind what this client has seen"
 	}
-	c.noteFault(fmt.Errorf("%s has ended the connection without an answer: %s", l.to, why))
+	c.servers.noteFault(l.to, fmt.Errorf("%s has ended the connection without an answer: %s", l.to, why))
 }
 
 // onHangUp runs when a server has ended a connection without an answer to its

@@ -131,8 +131,8 @@ func TestOnNoAnswer(t *testing.T) {
 		}
 		on.onNoAnswer(tt.err)
 		text := ""
-		if s.core.lastErr != nil {
-			text = s.core.lastErr.Error()
+		if err := s.core.fault(); err != nil {
+			text = err.Error()
 		}
 		if (text == "") != (tt.has == "") || !strings.Contains(text, tt.has) || strings.Contains(text, tt.lack) || s.hungUp.since.IsZero() == isHangUp(tt.err) {
 			t.Errorf("%s: %q, hung up %v", name, text, s.hungUp)

@@ -98,10 +98,18 @@ func newLink(conn net.Conn, s *session, to server, x SASLExchange, limit time.Du
 		close(l.presented)
 	}
 	l.connectTimer = time.AfterFunc(limit, func() {
-		s.core.onAbandoned(s, AbandonedSilent)
+		s.core.onAbandoned(s, l, AbandonedSilent)
 		_ = conn.Close()
 	})
 	return l
+}
+
+// server returns the server that l leads to, the zero one if l is nil.
+func (l *link) server() (to server) {
+	if l != nil {
+		to = l.to
+	}
+	return to
 }
 
 func (l *link) Close() error {
@@ -417,7 +425,7 @@ func (l *link) onHead(head []byte, first bool) (body []field, ok bool) {
 		body = notification
 	case failed && l.session.isNotCaughtUp(xid, code):
 		l.fault = errNotCaughtUp
-		l.session.core.noteFault(l.fault)
+		l.session.core.servers.noteFault(l.to, fmt.Errorf("%s: %w", l.to, l.fault))
 		return nil, false
 	case xid >= 0, isOwnXid(xid):
 		l.zxid = int64(binary.BigEndian.Uint64(head[frameZxid:]))

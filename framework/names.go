@@ -33,6 +33,7 @@ type knownName struct {
 	cancel    context.CancelFunc // ends the lookup that is under way; nil: none is
 	began     time.Time          // when that has begun
 	calls     map[string]int     // by address: the attempt that called it last
+	faults    map[string]error   // by address: why it was not connected last, since a server was
 }
 
 // silence is how long the name server may take before the client continues

@@ -3,7 +3,6 @@ package framework
 import (
 	"bytes"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -13,6 +12,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/least"
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
@@ -109,17 +110,19 @@ func newConfig(opts []Option) (config, error) {
 func (cfg *config) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if t := cfg.sessionTimeout; t < time.Millisecond || t.Milliseconds() > math.MaxInt32 {
-		bad("session timeout %v: must be from 1ms to %v", t, math.MaxInt32*time.Millisecond)
+	errs = append(errs, least.Duration("session timeout", cfg.sessionTimeout, time.Millisecond),
+		least.OrZero("stop margin", cfg.stopMargin, time.Millisecond), least.OrZero("server tick", cfg.serverTick, time.Millisecond))
+	if t := cfg.sessionTimeout; t.Milliseconds() > math.MaxInt32 {
+		bad("session timeout %v: must be at most %v", t, math.MaxInt32*time.Millisecond)
 	}
-	if m := cfg.stopMargin; cfg.stopMarginSet && (m < 0 || m > cfg.sessionTimeout/3) {
-		bad("stop margin %v: must be from 0 to a third of the session timeout %v", m, cfg.sessionTimeout)
+	if m := cfg.stopMargin; m > cfg.sessionTimeout/3 {
+		bad("stop margin %v: must be at most a third of the session timeout %v", m, cfg.sessionTimeout)
 	}
-	if tick := cfg.serverTick; tick < 0 || tick > cfg.sessionTimeout/2 {
-		bad("server tick %v: must be from 0 to half of the session timeout %v", tick, cfg.sessionTimeout)
+	if tick := cfg.serverTick; tick > cfg.sessionTimeout/2 {
+		bad("server tick %v: must be at most half of the session timeout %v", tick, cfg.sessionTimeout)
 	}
-	if cfg.retry == nil {
-		bad("retry policy: nil")
+	if err := retry.Check(cfg.retry); err != nil {
+		bad("retry policy: %w", err)
 	}
 	if cfg.log == nil {
 		bad("logger: nil")
@@ -142,8 +145,8 @@ func (cfg *config) validate() error {
 	if cfg.errorPolicy != ErrorPolicySession && cfg.errorPolicy != ErrorPolicyConnection {
 		bad("error policy %d: unknown", cfg.errorPolicy)
 	}
-	if cfg.sweepSet && cfg.sweep < time.Second {
-		bad("sweep after %v: must be at least 1s", cfg.sweep)
+	if cfg.sweepSet {
+		errs = append(errs, least.Duration("sweep after", cfg.sweep, time.Second))
 	}
 	if n := cfg.maxRequest; n < leastMaxRequest || n > mostMaxRequest {
 		bad("largest request %d bytes: must be from %d to %d", n, leastMaxRequest, mostMaxRequest)
@@ -162,7 +165,7 @@ func (cfg *config) validate() error {
 	if err := cfg.fits(aclSize(cfg.acl)); err != nil {
 		bad("ACL: %w", err)
 	}
-	return errors.Join(errs...)
+	return oneline.Join(errs...)
 }
 
 // Bounds of a session timeout that a server grants in place of the requested
@@ -195,7 +198,7 @@ func (cfg *config) margin(timeout time.Duration) time.Duration {
 // by default to between 2 and 20 of its ticks; Session.Timeout returns the
 // result. If members grant different ones, the shortest counts from then on,
 // and later connects ask for it. A server that shortens it to less than 100ms,
-// or extends it to more than an hour, is not used. Default 10s.
+// or extends it to more than an hour, is not used. At least 1ms. Default 10s.
 func WithSessionTimeout(d time.Duration) Option {
 	return func(c *config) { c.sessionTimeout = d }
 }
@@ -317,7 +320,8 @@ func WithTLSFunc(current func() (*tls.Config, error)) Option {
 // that work under it has time to stop. At most a third of the session timeout,
 // the one that is granted: if that makes the margin too long, a third of it is
 // used. The longer the margin, the shorter the disconnect, and the round trip
-// to the leader, at which leases last. Default a tenth of the session timeout.
+// to the leader, at which leases last. 0, or at least 1ms. Default a tenth of
+// the session timeout.
 func WithStopMargin(d time.Duration) Option {
 	return func(c *config) { c.stopMargin, c.stopMarginSet = d, true }
 }
@@ -345,10 +349,10 @@ func WithStopMargin(d time.Duration) Option {
 // tick by more than a question of the observer master and the observer's answer
 // take at worst. So behind an observer master pass a tick and T/12, or more.
 //
-// At most half of the session timeout. If the servers grant a shorter one, with
-// which no lease can last, then a proof fails at once, with an error that names
-// the granted timeout, the stop margin and the tick. A shorter tick is never
-// used instead. Default 0: not known, and not needed.
+// At least 1ms, and at most half of the session timeout. If the servers grant a
+// shorter one, with which no lease can last, then a proof fails at once, with
+// an error that names the granted timeout, the stop margin and the tick. A
+// shorter tick is never used instead. Default 0: not known, and not needed.
 func WithServerTick(d time.Duration) Option { return func(c *config) { c.serverTick = d } }
 
 // WithProof sets what the heartbeat proves. Default ProofSync.

@@ -3,12 +3,12 @@ package framework
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -168,7 +168,7 @@ func (s *session) setWatches(ctx context.Context, on *link, since int64, keys []
 			return r, err
 		}, nil)
 		if failed != nil {
-			unset, err = append(unset, some...), errors.Join(err, failed)
+			unset, err = append(unset, some...), oneline.Join(err, failed)
 		} else {
 			armed, unset = r.reply, append(unset, r.covered...)
 		}

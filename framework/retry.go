@@ -47,7 +47,7 @@ func (w scope) awaitConnected(ctx context.Context, budget backoff.BackOff) (*ses
 	var pause <-chan time.Time // nil: not begun
 	for {
 		c.mu.Lock()
-		s, state, changed, refused, last := c.session, c.state, c.changed, c.rejected, c.lastErr
+		s, state, changed, refused := c.session, c.state, c.changed, c.rejected
 		c.mu.Unlock()
 		switch {
 		case c.isClosing():
@@ -55,7 +55,7 @@ func (w scope) awaitConnected(ctx context.Context, budget backoff.BackOff) (*ses
 		case in != nil && in.Err() != nil:
 			return nil, in.Err()
 		case ctx.Err() != nil:
-			return nil, withLast(ctxerr.Of(ctx), last)
+			return nil, withLast(ctxerr.Of(ctx), c.fault())
 		case state == Connected && (in == nil || in == s) && s.isReady():
 			return s, nil
 		case refused != nil && !w.patient:
@@ -64,7 +64,7 @@ func (w scope) awaitConnected(ctx context.Context, budget backoff.BackOff) (*ses
 		if pause == nil && budget != nil {
 			d := budget.NextBackOff()
 			if d == backoff.Stop {
-				return nil, withLast(zk.ErrNoServer, last)
+				return nil, withLast(zk.ErrNoServer, c.fault())
 			}
 			pause = time.After(d)
 		}

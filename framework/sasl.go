@@ -247,7 +247,7 @@ func (l *link) authenticateFirst() error {
 		case errors.Is(err, errMalformed):
 			l.session.onMalformed(l, err)
 		case inTime || errors.Is(err, errNoResult):
-			l.session.core.onAttemptFailed(err)
+			l.session.core.onAttemptFailed(l.to, err)
 		}
 		return err
 	}
@@ -322,8 +322,8 @@ func (r *refusals) add(attempt, round int) bool {
 // onAttemptFailed takes the failure of an attempt to connect. Once each server
 // was tried, and one of them has refused, calls that wait for a connection
 // fail, and the attempts become rarer.
-func (c *core) onAttemptFailed(err error) {
-	c.noteFault(err)
+func (c *core) onAttemptFailed(to server, err error) {
+	c.servers.noteFault(to, err)
 	if !errors.Is(err, ErrAuthFailed) {
 		return
 	}

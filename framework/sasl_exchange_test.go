@@ -362,8 +362,8 @@ func TestWhatALinkMakesOfAnExchange(t *testing.T) {
 		l.named, l.sentAt = true, time.Now()
 		_, _ = io.Copy(io.Discard, onlyReader{l})
 		_ = l.Close()
-		if x.calls != tt.calls || (s.link != nil) != tt.confirmed || (s.malformed != nil) != tt.malformed || errors.Is(c.lastErr, ErrAuthFailed) != tt.refused || (s.err != nil) != tt.expired || s.hungUp.since.IsZero() == tt.silent {
-			t.Errorf("%s: %d calls, confirmed %t, malformed %v, last %v, session %v, hung up %v", name, x.calls, s.link != nil, s.malformed, c.lastErr, s.err, s.hungUp.since)
+		if x.calls != tt.calls || (s.link != nil) != tt.confirmed || (s.malformed != nil) != tt.malformed || errors.Is(c.fault(), ErrAuthFailed) != tt.refused || (s.err != nil) != tt.expired || s.hungUp.since.IsZero() == tt.silent {
+			t.Errorf("%s: %d calls, confirmed %t, malformed %v, last %v, session %v, hung up %v", name, x.calls, s.link != nil, s.malformed, c.fault(), s.err, s.hungUp.since)
 		}
 		c.tasks.Wait()
 	}

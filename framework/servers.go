@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -39,7 +40,7 @@ type server struct {
 }
 
 func (s server) String() string {
-	if s.address == s.name {
+	if s.address == s.name || s.address == "" {
 		return s.name
 	}
 	return s.name + " at " + s.address
@@ -85,8 +86,9 @@ func (r *serverList) next(stop <-chan struct{}, limit time.Duration) (s server, 
 	round = max(1, round)
 	if i < 0 {
 		err = cmp.Or(r.knownLocked(r.names[r.at]).err, err, errNoAddress)
+		s.name = r.names[r.at]
 		r.at, r.attemptsLeft = (r.at+1)%len(r.names), 0
-		return server{}, round, err
+		return s, round, err
 	}
 	if i != r.at {
 		r.at, r.attemptsLeft = i, 0
@@ -98,6 +100,7 @@ func (r *serverList) next(stop <-chan struct{}, limit time.Duration) (s server, 
 		calls[a] = n.calls[a]
 	}
 	n.calls = calls
+	maps.DeleteFunc(n.faults, func(address string, _ error) bool { return !slices.Contains(n.addresses, address) })
 	if r.attemptsLeft == 0 || r.attemptsLeft > len(calls) {
 		r.attemptsLeft = len(calls)
 	}

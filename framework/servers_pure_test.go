@@ -66,7 +66,7 @@ func TestWhatCannotBeResolved(t *testing.T) {
 // Without an address, and without a lookup, there is an error.
 func TestNoAddressIsKnown(t *testing.T) {
 	r := &serverList{names: []string{"zk.example.:2181"}, resolver: &net.Resolver{}, closed: true}
-	if s, round, err := r.next(nil, time.Second); s != (server{}) || round != 1 || !errors.Is(err, errNoAddress) {
+	if s, round, err := r.next(nil, time.Second); s != (server{name: "zk.example.:2181"}) || round != 1 || !errors.Is(err, errNoAddress) {
 		t.Errorf("%+v, %d, %v", s, round, err)
 	}
 }

@@ -206,8 +206,8 @@ func (s *session) run() {
 						s.onConnected()
 					}
 				case connectionEnded:
+					s.onDisconnected(current)
 					current = nil
-					s.onDisconnected()
 				case heartbeatDone:
 					s.onHeartbeat(e)
 				}
@@ -235,20 +235,21 @@ func (s *session) onConnected() {
 	on := s.link
 	s.mu.Unlock()
 	s.hub.reset(on) // the watches of earlier connections are gone
-	s.core.transition(connected, s, nil)
+	s.core.transition(connected, s, on, nil)
 	s.core.learnEnsemble()
 }
 
-// onDisconnected runs when the connection has ended.
-func (s *session) onDisconnected() {
-	s.suspend()
+// onDisconnected runs when the connection has ended. on is nil if it was not
+// confirmed.
+func (s *session) onDisconnected(on *link) {
+	s.suspend(on)
 	s.mu.Lock()
 	s.unseenEnds-- // now that the state says so
 	s.mu.Unlock()
 }
 
 // suspend notes that there is no connection that can be used.
-func (s *session) suspend() {
+func (s *session) suspend(on *link) {
 	s.mu.Lock()
 	s.presence.onDown(time.Now())
 	s.up = false
@@ -258,10 +259,7 @@ func (s *session) suspend() {
 	if s.core.cfg.errorPolicy == ErrorPolicyConnection {
 		s.loseHolds(ErrSuspended)
 	}
-	s.core.mu.Lock()
-	why := s.core.lastErr
-	s.core.mu.Unlock()
-	s.core.transition(disconnected, s, why)
+	s.core.transition(disconnected, s, on, s.core.fault())
 }
 
 // mayConnect reports whether a connection may ask for session id. The wire
@@ -417,7 +415,7 @@ func (s *session) onMalformed(l *link, err error) {
 	s.mu.Lock()
 	s.malformed, s.malformedAt = err, time.Now()
 	s.mu.Unlock()
-	s.core.noteFault(err)
+	s.core.servers.noteFault(l.to, err)
 	s.core.cfg.log.Warn("connection closed after a malformed answer", zap.String("session", wire.SessionText(s.sessionID())), zap.Error(err))
 }
 

@@ -90,7 +90,7 @@ func (s *session) awaitWireEnd() {
 	select {
 	case <-s.wireEnded:
 	case <-time.After(closeTimeout):
-		s.core.onAbandoned(s, AbandonedStuck)
+		s.core.onAbandoned(s, s.latest(), AbandonedStuck)
 	}
 }
 

@@ -35,7 +35,7 @@ func (f *twoLooks) Sync(context.Context, string) error {
 // conditions.
 func find(t *testing.T, f inspect.Reader) (certain, possible []string) {
 	t.Helper()
-	d, err := inspect.FindDeadlocks(t.Context(), f, "/", inspect.WithPause(time.Nanosecond))
+	d, err := inspect.FindDeadlocks(t.Context(), f, "/", inspect.WithPause(time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestForbiddenInTheSecondLook(t *testing.T) {
 			return nil
 		}
 	}
-	d, err := inspect.FindDeadlocks(t.Context(), reader, "/", inspect.WithPause(time.Nanosecond))
+	d, err := inspect.FindDeadlocks(t.Context(), reader, "/", inspect.WithPause(time.Millisecond))
 	if err != nil || len(d.Cycles) != 1 || d.Cycles[0].Steps[0].HasAt != "/a" || !slices.Equal(d.Unreadable, []string{"/c"}) {
 		t.Errorf("%v, unreadable: %q, error %v", d.Cycles, d.Unreadable, err)
 	}

@@ -177,7 +177,7 @@ func TestDeadlocksAgainstAGame(t *testing.T) {
 		lines := drawLines(t)
 		parents := drawNested(t, lines)
 		stuck := play(lines, parents)
-		d, err := inspect.FindDeadlocks(context.Background(), tree(lines, parents), "/x", inspect.WithPause(time.Nanosecond))
+		d, err := inspect.FindDeadlocks(context.Background(), tree(lines, parents), "/x", inspect.WithPause(time.Millisecond))
 		if err != nil {
 			t.Fatal(err)
 		}

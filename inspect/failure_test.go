@@ -46,7 +46,7 @@ func TestAnyFailureIsReturned(t *testing.T) {
 		}
 		return mine != theirs
 	})
-	opts := []inspect.Option{rule, inspect.WithPause(time.Microsecond), inspect.WithConcurrency(1)}
+	opts := []inspect.Option{rule, inspect.WithPause(time.Millisecond), inspect.WithConcurrency(1)}
 	read := func(path string) func(r inspect.Reader) error {
 		return func(r inspect.Reader) error {
 			_, err := inspect.Read(t.Context(), r, path, opts...)

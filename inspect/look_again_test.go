@@ -131,7 +131,7 @@ func TestSessionsThatWaitForThemselves(t *testing.T) {
 				delete(f.nodes, "/y/lock-0000000001")
 				delete(f.nodes, test.change)
 			}}
-			d, err := inspect.FindDeadlocks(t.Context(), reader, "/", append(test.opts, inspect.WithPause(time.Nanosecond))...)
+			d, err := inspect.FindDeadlocks(t.Context(), reader, "/", append(test.opts, inspect.WithPause(time.Millisecond))...)
 			if err != nil {
 				t.Fatal(err)
 			}

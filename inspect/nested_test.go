@@ -24,7 +24,7 @@ func twoShells() *fake {
 // Two shells that nest zkr lock crosswise wait for each other, in four
 // sessions.
 func TestNestedCommandsInTwoOrders(t *testing.T) {
-	d, err := inspect.FindDeadlocks(t.Context(), twoShells(), "/", inspect.WithPause(time.Nanosecond))
+	d, err := inspect.FindDeadlocks(t.Context(), twoShells(), "/", inspect.WithPause(time.Millisecond))
 	if err != nil || len(d.Cycles) != 1 || len(d.Possible) != 0 {
 		t.Fatalf("%v, possible %v, error %v", d.Cycles, d.Possible, err)
 	}
@@ -70,7 +70,7 @@ func TestNestedThreeDeep(t *testing.T) {
 		t.Errorf("deadlocks: %q, possible: %q", certain, possible)
 	}
 	const lists, reads, again = 5, 6, 3 + 5
-	d, err := inspect.FindDeadlocks(t.Context(), f, "/", inspect.WithPause(time.Nanosecond))
+	d, err := inspect.FindDeadlocks(t.Context(), f, "/", inspect.WithPause(time.Millisecond))
 	if err != nil || d.Reads != lists+reads+again {
 		t.Errorf("%d reads, error %v", d.Reads, err)
 	}

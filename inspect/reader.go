@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/least"
 	"github.com/zkrecipes/zkrecipes/internal/ratelimit"
 )
 
@@ -82,13 +83,11 @@ func WithoutDetails() Option {
 
 // WithPause sets how long FindDeadlocks waits before it looks again. The
 // default is 15s. It should be longer than the session timeouts of the clients.
+// It is at least 1ms.
 func WithPause(d time.Duration) Option {
 	return func(s *settings) error {
-		if d <= 0 {
-			return fmt.Errorf("WithPause(%v): must be positive", d)
-		}
 		s.pause = d
-		return nil
+		return least.Duration("pause", d, time.Millisecond)
 	}
 }
 

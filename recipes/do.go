@@ -3,11 +3,13 @@ package recipes
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 )
 
 // Do acquires a, calls fn, and releases, also when fn panics. The context that
@@ -22,8 +24,9 @@ import (
 // time of the loss. Then work that returns within a tenth of the session
 // timeout after the loss is neither logged nor reported.
 //
-// The error joins those of fn and of the release. A loss of the lease is an
-// error, ErrNotHeld, even if fn returned nil. A nil error means that the lease
+// The error joins those of fn and of the release, in one line. A loss of the
+// lease is an error, ErrNotHeld, even if fn returned nil. It is told once, also
+// if fn returns context.Cause of its context. A nil error means that the lease
 // was held throughout, with the limits described at Lease.Release and
 // WithAsyncRelease.
 //
@@ -68,11 +71,20 @@ func (l *Lease) work(ctx context.Context, fn func(ctx context.Context, l *Lease)
 		if late := l.endWork(beganLost); late > 0 {
 			defer l.observeOverrun(late) // last: the observer may take its time
 		}
-		err = errors.Join(err, end())
+		err = l.joined(err, end())
 	}()
 	bound, cancel := l.Bind(ctx)
 	defer cancel() // like Bind, it may call methods of ctx, which may panic
 	return fn(bound, l)
+}
+
+// joined returns the errors of work, and of the end of its lease, as one. Where
+// the work's error tells why the lease was lost, the other one would repeat it.
+func (l *Lease) joined(work, end error) error {
+	if work != nil && end != nil && errors.Is(work, l.Err()) && !strings.Contains(end.Error(), work.Error()) {
+		end = ErrNotHeld
+	}
+	return oneline.Join(work, end)
 }
 
 // beginWork makes lose watch for work that goes on past the deadline. If the

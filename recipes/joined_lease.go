@@ -2,12 +2,12 @@ package recipes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
 
@@ -78,7 +78,7 @@ func (l *Lease) leaveParts(ctx context.Context) error {
 	if l.lossNow() != nil {
 		errs = append(errs, l.notHeld())
 	}
-	return errors.Join(errs...)
+	return oneline.Join(errs...)
 }
 
 // ofParts returns what path returns for each part, for messages.

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
 
@@ -320,7 +321,7 @@ func (l *Lease) leave(ctx context.Context) error {
 	if loss := l.lossNow(); loss != nil {
 		l.lose(loss) // which another goroutine may be about to tell
 	}
-	return errors.Join(errs...)
+	return oneline.Join(errs...)
 }
 
 // lossNow returns how the lease was lost, also if lose has not been called yet.

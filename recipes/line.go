@@ -8,6 +8,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
@@ -90,7 +91,7 @@ var _ Acquirer = (*Line)(nil)
 func NewLine(c *framework.Client, path, kind, name string, conflicts func(mine, theirs string) bool, opts ...LineOption) (*Line, error) {
 	s, err := newSettings(opts)
 	if err == nil {
-		err = errors.Join(layout.CheckKind(kind), layout.CheckName(name))
+		err = oneline.Join(layout.CheckKind(kind), layout.CheckName(name))
 	}
 	if err == nil && conflicts == nil {
 		err = errors.New("no conflicts function")

@@ -330,7 +330,7 @@ func TestNewLineRejectsBadInput(t *testing.T) {
 				return recipes.NewLine(c, path, "k", "n", func(mine, theirs string) bool { panic("no") })
 			},
 			"option <nil>": func() (*recipes.Line, error) { return recipes.NewLine(c, path, "k", "n", always, nil) },
-			"must not be neg": func() (*recipes.Line, error) {
+			"must be 0, or at least 1ms": func() (*recipes.Line, error) {
 				return recipes.NewLine(c, path, "k", "n", always, recipes.WithLinger(-1))
 			},
 		} {

@@ -113,7 +113,7 @@ func WithACL(acl ...zk.ACL) AnyOption {
 // WithMaxHold sets for how long a lease is held at most: then it is declared
 // lost, with ErrMaxHold. Its znode is removed when it is released, or else at
 // the deadline that the session has then, at most a session timeout later.
-// Default 0: for as long as the session lives.
+// At least 1ms. Default 0: for as long as the session lives.
 //
 // A lease that re-enters another one ends with it: the limit is that of the
 // lease that was acquired first, from when it was granted.
@@ -140,8 +140,8 @@ func WithHandoffs(n int) LockOption { return LockOption{func(s *settings) { s.Ha
 // Acquire there waits for a round trip or two more. A TryAcquire there does not
 // join, and fails with ErrBusy: an Acquire with a short time (Within) gets the
 // lock. It costs a watch and a list for each lease that made requests, and a
-// list every quarter of the session timeout. Default 0: the znode is removed at
-// once.
+// list every quarter of the session timeout. At least 1ms. Default 0: the znode
+// is removed at once.
 // For NewLine, locks.NewMutex, locks.NewKeyed and rwlock.New.
 func WithLinger(d time.Duration) LockOption { return LockOption{func(s *settings) { s.Linger = d }} }
 

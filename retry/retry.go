@@ -8,14 +8,19 @@
 // is none. A schedule is not safe for concurrent use; a Policy is.
 //
 // Every policy accepts every argument, and corrects those that make no sense as
-// its comment says: none overflows, sleeps for a negative time or spins. Time
-// is that of the package time, so policies work in testing/synctest.
+// its comment says: none overflows, sleeps for a negative time or spins. But an
+// option that takes a Policy refuses one that was made with a duration between
+// 0 and 1ms: its unit is missing, as in NTimes(3, 100). See [Check]. Time is
+// that of the package time, so policies work in testing/synctest.
 package retry
 
 import (
+	"errors"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+
+	"github.com/zkrecipes/zkrecipes/internal/least"
 )
 
 // Policy returns the schedule of one operation. It holds no state, and any
@@ -39,6 +44,7 @@ func Exponential(base, max time.Duration, tries int) Policy {
 	if tries <= 0 {
 		return Never()
 	}
+	given := []time.Duration{base, max}
 	base = atLeast(base, shortest)
 	max = atLeast(max, base)
 	// backoff draws from interval*(1 ± factor): half the bound with a factor of
@@ -50,7 +56,7 @@ func Exponential(base, max time.Duration, tries int) Policy {
 		backoff.WithRandomizationFactor(1),
 		backoff.WithMaxElapsedTime(0), // no limit in time: tries is the limit
 	)
-	return atMost(tries, fresh)
+	return checked(atMost(tries, fresh), given...)
 }
 
 // NTimes retries n times, each after a pause of d.
@@ -62,8 +68,8 @@ func NTimes(n int, d time.Duration) Policy {
 	if n <= 0 {
 		return Never()
 	}
-	d = atLeast(d, shortest)
-	return atMost(n, func() backoff.BackOff { return backoff.NewConstantBackOff(d) })
+	pause := atLeast(d, shortest)
+	return checked(atMost(n, func() backoff.BackOff { return backoff.NewConstantBackOff(pause) }), d)
 }
 
 // OneTime retries once, after a pause of d. It is NTimes(1, d).
@@ -83,17 +89,17 @@ func OneTime(d time.Duration) Policy {
 // A d below one millisecond counts as one millisecond. max < d, which includes
 // max <= 0, is [Never].
 func UntilElapsed(max, d time.Duration) Policy {
-	d = atLeast(d, shortest)
-	if max < d {
-		return Never()
+	pause := atLeast(d, shortest)
+	if max < pause {
+		return checked(Never(), max, d)
 	}
-	return exponential(
-		backoff.WithInitialInterval(d),
-		backoff.WithMaxInterval(d),
+	return checked(exponential(
+		backoff.WithInitialInterval(pause),
+		backoff.WithMaxInterval(pause),
 		backoff.WithMultiplier(1),
 		backoff.WithRandomizationFactor(0),
 		backoff.WithMaxElapsedTime(max),
-	)
+	), d)
 }
 
 // atMost returns a policy whose schedules are those of another one, and end
@@ -138,8 +144,8 @@ func exponential(opts ...backoff.ExponentialBackOffOpts) Policy {
 //
 // A d below one millisecond counts as one millisecond.
 func Forever(d time.Duration) Policy {
-	d = atLeast(d, shortest)
-	return func() backoff.BackOff { return backoff.NewConstantBackOff(d) }
+	pause := atLeast(d, shortest)
+	return checked(func() backoff.BackOff { return backoff.NewConstantBackOff(pause) }, d)
 }
 
 // Never does not retry: the first failure is final.
@@ -154,4 +160,33 @@ func atLeast(d, least time.Duration) time.Duration {
 		return least
 	}
 	return d
+}
+
+// Check returns an error if p is nil, or one of this package's policies that
+// was made with a duration between 0 and 1ms: its unit is missing. For that it
+// calls p.
+func Check(p Policy) error {
+	if p == nil {
+		return errors.New("nil")
+	}
+	if u, ok := p().(unitless); ok {
+		return least.OrZero("duration", u.d, shortest)
+	}
+	return nil
+}
+
+// unitless is a schedule of a policy that was made with d.
+type unitless struct {
+	backoff.BackOff
+	d time.Duration
+}
+
+// checked returns p, marked for Check if one of the durations lacks its unit.
+func checked(p Policy, durations ...time.Duration) Policy {
+	for _, d := range durations {
+		if 0 < d && d < shortest {
+			return func() backoff.BackOff { return unitless{p(), d} }
+		}
+	}
+	return p
 }

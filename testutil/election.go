@@ -32,6 +32,7 @@ func (e *Embedded) tick() {
 		case <-timer.C:
 		}
 		now := time.Now()
+		e.ticked.Store(int64(now.Sub(e.start)))
 		e.mu.Lock()
 		e.tickLocked(last, now)
 		e.mu.Unlock()

@@ -12,6 +12,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/goroutines"
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 )
 
 var errClosed = errors.New("testutil: ensemble is closed")
@@ -29,6 +32,8 @@ type Embedded struct {
 	wg      sync.WaitGroup
 	latency atomic.Int64 // of every message, in nanoseconds
 	ports   atomic.Int32 // the last port number used for a client in memory
+	ticked  atomic.Int64 // when the members' clocks have ticked last, in nanoseconds since the start
+	over    atomic.Bool  // Close was called
 
 	mu         sync.Mutex // guards the state of the whole ensemble: one lock gives one order of events
 	closed     bool
@@ -51,7 +56,8 @@ type Embedded struct {
 
 // Start starts an ensemble for a test. The ensemble serves when Start returns,
 // and is closed when the test ends. Start fails the test if it cannot start,
-// and the test fails if the ensemble cannot be closed.
+// and the test fails if the ensemble cannot be closed. In virtual time it also
+// sees to it that the test ends: see WithTimeLimit.
 func Start(t testing.TB, opts ...Option) *Embedded {
 	t.Helper()
 	logging := &testLog{t: t}
@@ -65,6 +71,7 @@ func Start(t testing.TB, opts ...Option) *Embedded {
 		}
 		logging.stop()
 	})
+	e.boundTime(t)
 	return e
 }
 
@@ -97,6 +104,9 @@ func New(opts ...Option) (*Embedded, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !cfg.memory && goroutines.Bubble() != "" {
+		return nil, fmt.Errorf("testutil: start an ensemble without InMemory: %w", errSockets)
+	}
 	e := &Embedded{
 		cfg: cfg, start: time.Now(), done: make(chan struct{}), changed: make(chan struct{}),
 		partitions: map[[2]int]bool{}, requests: map[Op]int{},
@@ -115,7 +125,7 @@ func New(opts ...Option) (*Embedded, error) {
 			}
 		}
 		if err := m.listen(0); err != nil {
-			return nil, errors.Join(fmt.Errorf("testutil: member %d: %w", i, err), e.Close())
+			return nil, oneline.Join(fmt.Errorf("testutil: member %d: %w", i, err), e.Close())
 		}
 	}
 	e.mu.Lock()
@@ -149,6 +159,7 @@ func (e *Embedded) ensembleConfig() string {
 // returns an error if one has not ended after ten seconds. Closing twice is
 // fine.
 func (e *Embedded) Close() error {
+	e.over.Store(true)
 	e.mu.Lock()
 	if !e.closed && e.done != nil { // the zero Embedded has nothing to close
 		e.closed = true
@@ -173,7 +184,7 @@ func (e *Embedded) Close() error {
 	case <-timer.C:
 		errs = append(errs, errors.New("testutil: goroutines of the ensemble have not ended ten seconds after Close"))
 	}
-	return errors.Join(errs...)
+	return oneline.Join(errs...)
 }
 
 // changedLocked wakes everything that waits for a change of state, and delivers

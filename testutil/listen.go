@@ -7,6 +7,8 @@ import (
 	"net"
 	"strings"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/goroutines"
 )
 
 // Listen opens an address on loopback for each server and returns these
@@ -19,6 +21,9 @@ func (n *ClientNet) Listen() (servers string, err error) {
 	defer n.mu.Unlock()
 	if n.closed || n.dial == nil {
 		return "", fmt.Errorf("testutil: listen for a client: %w", net.ErrClosed)
+	}
+	if goroutines.Bubble() != "" {
+		return "", fmt.Errorf("testutil: listen for a client: %w", errSockets)
 	}
 	if n.listening != "" {
 		return n.listening, nil

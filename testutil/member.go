@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -82,7 +83,7 @@ func (m *member) listen(patience time.Duration) error {
 	m.e.mu.Lock()
 	defer m.e.mu.Unlock()
 	if m.e.closed {
-		return errors.Join(errClosed, listener.Close())
+		return oneline.Join(errClosed, listener.Close())
 	}
 	if !m.addrKnown {
 		m.addr, m.addrKnown = listener.Addr().String(), true

@@ -25,6 +25,7 @@ type config struct {
 	syncLimit       int
 	election        time.Duration
 	sweepInterval   time.Duration
+	timeLimit       time.Duration
 	extended        bool
 	existsUnchecked bool         // exists needs no permission
 	old             bool         // all members are as before 3.6
@@ -106,8 +107,8 @@ func (c *config) of(member int) settings {
 func WithSyncLimit(ticks int) Option { return func(c *config) { c.syncLimit = ticks } }
 
 // WithElectionTime sets how long members need to elect a leader, or to find the
-// present one, once enough of them can talk to each other. The default is 200
-// ms.
+// present one, once enough of them can talk to each other: 0, or at least 1 ms.
+// The default is 200 ms.
 func WithElectionTime(d time.Duration) Option { return func(c *config) { c.election = d } }
 
 // WithExtendedTypes allows znodes with a time to live (createTTL). By default
@@ -183,7 +184,7 @@ func WithLogger(logf func(format string, args ...any)) Option {
 
 func newConfig(opts []Option) (config, error) {
 	c := config{
-		members: 1, tick: 2 * time.Second, syncLimit: 5, election: 200 * time.Millisecond, sweepInterval: time.Minute,
+		members: 1, tick: 2 * time.Second, syncLimit: 5, election: 200 * time.Millisecond, sweepInterval: time.Minute, timeLimit: 7 * 24 * time.Hour,
 		clockRate:  func(int64) float64 { return 1 },
 		touchDelay: func(int) time.Duration { return 0 }, reportDelay: func(int) time.Duration { return 0 },
 		logf: func(string, ...any) {},
@@ -204,10 +205,12 @@ func newConfig(opts []Option) (config, error) {
 		return c, fmt.Errorf("testutil: WithSessionTimeouts(%v, %v): %w", all.least, all.most, all.check())
 	case c.syncLimit < 1:
 		return c, fmt.Errorf("testutil: WithSyncLimit(%d): want at least 1 tick", c.syncLimit)
-	case c.election < 0:
-		return c, fmt.Errorf("testutil: WithElectionTime(%v): want 0 or more", c.election)
+	case c.election != 0 && c.election < time.Millisecond:
+		return c, fmt.Errorf("testutil: WithElectionTime(%v): want 0, or at least 1ms", c.election)
 	case c.sweepInterval < time.Millisecond:
 		return c, fmt.Errorf("testutil: WithContainerInterval(%v): want at least 1ms", c.sweepInterval)
+	case c.timeLimit < time.Second:
+		return c, fmt.Errorf("testutil: WithTimeLimit(%v): want at least 1s", c.timeLimit)
 	case c.super != "" && !validDigest(c.super):
 		return c, fmt.Errorf("testutil: WithSuperDigest(%q): want user:base64(sha1(user:password))", c.super)
 	case c.memory && c.listen != nil:

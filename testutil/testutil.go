@@ -31,6 +31,18 @@
 //
 // Make everything inside the bubble: ensemble, client, goroutines, channels.
 //
+// Sockets do not belong into a bubble: time stands still while a goroutine
+// waits for one. So use [InMemory], and for connections of your own [net.Pipe]:
+// examples/httpleader has a net.Listener of pipes, for an http.Server and its
+// clients. Call an http.Handler with httptest.NewRecorder. What needs a real
+// socket, such as another process or httptest.NewServer, needs a test in real
+// time. The same holds for a mutex: time stands still while a goroutine waits
+// for one whose owner sleeps.
+//
+// A test that hangs in virtual time panics, and says what each goroutine waits
+// for: when it has not ended in a week of virtual time ([WithTimeLimit]), or
+// when time has stood still for two to four minutes of real time.
+//
 // # Faults
 //
 // Faults of members, by index from 0:

@@ -1,13 +1,17 @@
-// Command httpleader is an HTTP service of which one instance leads. Each
-// instance answers a probe: ready while its lease is held. So a load balancer
-// sends requests to the leader only. On SIGTERM an instance drains: first it
-// reports that it is not ready, then it finishes its requests, then it passes
-// leadership on.
+// Command httpleader is an HTTP service of which one instance leads. A load
+// balancer asks each instance whether it leads, which is so while its lease is
+// held, and sends requests to that one only. A rolling update asks another
+// path: each instance that is connected is ready, whether it leads or not. If
+// only the leader were ready, a new instance would wait for the old leader to
+// end, and the update for the new instance. On SIGTERM an instance drains:
+// first it reports that it is not ready and does not lead, then it finishes its
+// requests, then it passes leadership on.
 //
 //	go run ./examples/httpleader                                      # two instances, on an embedded ensemble
 //	ZKR_SERVERS=zk1:2181 go run ./examples/httpleader 127.0.0.1:8080  # one instance, on a real one
 //
-//	curl -i http://ADDRESS/ready      # 200 from the leader, 503 from others
+//	curl -i http://ADDRESS/ready      # 200 from each instance that is connected
+//	curl -i http://ADDRESS/leader     # 200 from the leader, 503 from others
 //	curl -X POST http://ADDRESS/count # adds one to the count; only the leader does
 package main
 
@@ -39,8 +43,8 @@ const (
 	electionPath = basePath + "/leader"
 	countPath    = basePath + "/count"
 
-	// How long the probe fails before the listener closes: the load balancer
-	// must have seen it.
+	// How long the probes fail before the listener closes: the load balancer must
+	// have seen it.
 	drainDelay = 500 * time.Millisecond
 	// How long requests that have begun may take to finish.
 	drainTimeout = 10 * time.Second
@@ -177,6 +181,17 @@ func (i *instance) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /alive", func(http.ResponseWriter, *http.Request) {}) // the process runs; it says nothing about leading
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
+		state := i.client.State()
+		switch {
+		case i.draining.Load():
+			http.Error(w, "draining", http.StatusServiceUnavailable)
+		case state != framework.Connected:
+			http.Error(w, state.String(), http.StatusServiceUnavailable)
+		default:
+			fmt.Fprintln(w, state)
+		}
+	})
+	mux.HandleFunc("GET /leader", func(w http.ResponseWriter, _ *http.Request) {
 		term, ok := i.leads()
 		switch {
 		case i.draining.Load():

@@ -36,16 +36,16 @@ func TestExample(t *testing.T) {
 	go func() { ended <- run(ctx, ens.Servers(), []string{"127.0.0.1:0", "127.0.0.1:0"}, out) }()
 
 	http.DefaultClient.Timeout = 10 * time.Second
-	ready := func() (leading []string) {
+	leads := func() (leading []string) {
 		for _, url := range out.urls() {
-			if status, _ := get(t, http.DefaultClient, url+"/ready"); status == http.StatusOK {
+			if status, _ := get(t, http.DefaultClient, url+"/leader"); status == http.StatusOK {
 				leading = append(leading, url)
 			}
 		}
 		return leading
 	}
 	var leading []string
-	for until := time.Now().Add(20 * time.Second); len(leading) != 1 || len(out.urls()) != 2; leading = ready() {
+	for until := time.Now().Add(20 * time.Second); len(leading) != 1 || len(out.urls()) != 2; leading = leads() {
 		if time.Now().After(until) {
 			t.Fatalf("%v lead of %v", leading, out.urls())
 		}
@@ -72,15 +72,21 @@ func TestExample(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// The probe follows the lease. An instance that is cut off from the ensemble is
-// not ready any longer, a margin before another instance can lead.
-func TestTheProbeFollowsTheLease(t *testing.T) {
+// What the load balancer asks follows the lease. An instance that is cut off
+// from the ensemble leads no longer, a margin before another instance can. Each
+// instance that is connected is ready, whether it leads or not.
+func TestTheProbesFollowTheLeaseAndTheState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.start("a"), w.start("b")
 		w.await(a, http.StatusOK)
-		if status, _ := b.get("/ready"); status != http.StatusServiceUnavailable {
-			t.Errorf("both are ready: %d", status)
+		if status, _ := b.get("/leader"); status != http.StatusServiceUnavailable {
+			t.Errorf("both lead: %d", status)
+		}
+		for name, r := range map[string]*running{"the leader": a, "the other": b} {
+			if status, body := r.get("/ready"); status != http.StatusOK || body != "CONNECTED\n" {
+				t.Errorf("%s is not ready: %d %q", name, status, body)
+			}
 		}
 		if status, _ := b.post("/count"); status != http.StatusServiceUnavailable {
 			t.Errorf("an instance that does not lead has counted: %d", status)
@@ -94,31 +100,38 @@ func TestTheProbeFollowsTheLease(t *testing.T) {
 		w.await(a, http.StatusServiceUnavailable)
 		gone := time.Now()
 		if took := gone.Sub(cut); took > 9*time.Second { // the session timeout without the margin
-			t.Errorf("ready for %v after the cut", took)
+			t.Errorf("it leads for %v after the cut", took)
 		}
-		if status, _ := b.get("/ready"); status == http.StatusOK {
-			t.Error("the next is ready before the margin is over")
+		if status, _ := b.get("/leader"); status == http.StatusOK {
+			t.Error("the next leads before the margin is over")
+		}
+		if status, body := a.get("/ready"); status != http.StatusServiceUnavailable || body != "SUSPENDED\n" {
+			t.Errorf("ready without a connection: %d %q", status, body)
 		}
 		if status, _ := a.get("/alive"); status != http.StatusOK {
 			t.Error("the process is alive but its probe says otherwise")
 		}
 		w.await(b, http.StatusOK)
 		if between := time.Since(gone); between < 900*time.Millisecond {
-			t.Errorf("the next was ready %v after the first was not", between)
+			t.Errorf("the next led %v after the first did not", between)
 		}
 		if status, body := b.post("/count"); status != http.StatusOK || body != "2\n" {
 			t.Errorf("count: %d %q", status, body)
 		}
 		w.ens.ClientNet("a").Heal()
 		time.Sleep(time.Minute)
-		if status, _ := a.get("/ready"); status != http.StatusServiceUnavailable {
+		if status, _ := a.get("/leader"); status != http.StatusServiceUnavailable {
 			t.Error("an instance whose network is back leads at once")
+		}
+		if status, _ := a.get("/ready"); status != http.StatusOK {
+			t.Errorf("it is not ready: %d", status)
 		}
 	})
 }
 
-// After SIGTERM an instance is not ready at once. It finishes its requests
-// while it still leads. Then the next instance leads at once.
+// After SIGTERM an instance is neither ready nor the leader at once. It
+// finishes its requests while it still leads. Then the next instance leads at
+// once.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -146,8 +159,10 @@ func TestDrain(t *testing.T) {
 		started := time.Now()
 		a.stop()
 		synctest.Wait()
-		if status, body := a.get("/ready"); status != http.StatusServiceUnavailable || !strings.Contains(body, "draining") {
-			t.Errorf("the probe while it drains: %d %q", status, body)
+		for _, path := range []string{"/ready", "/leader"} {
+			if status, body := a.get(path); status != http.StatusServiceUnavailable || !strings.Contains(body, "draining") {
+				t.Errorf("%s while it drains: %d %q", path, status, body)
+			}
 		}
 		if got := <-answer; got != "200 1\n" {
 			t.Errorf("the request that had begun: %q", got)
@@ -205,16 +220,16 @@ func (w *world) start(name string) *running {
 	return r
 }
 
-// await polls the probe as a load balancer does.
+// await polls as a load balancer does.
 func (w *world) await(r *running, want int) {
 	w.t.Helper()
 	for range 3000 {
-		if status, _ := r.get("/ready"); status == want {
+		if status, _ := r.get("/leader"); status == want {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	w.t.Fatalf("the probe did not become %d", want)
+	w.t.Fatalf("/leader did not become %d", want)
 }
 
 func (r *running) get(path string) (int, string) { return get(r.t, r.http, "http://instance"+path) }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 )
 
 // Cache shows a znode and all that is below it. The package comment says what
@@ -57,9 +58,9 @@ type Cache struct {
 func New(client *framework.Client, path string, opts ...Option) (*Cache, error) {
 	cfg, err := newConfig(opts)
 	if client == nil {
-		err = errors.Join(errors.New("client: nil"), err)
+		err = oneline.Join(errors.New("client: nil"), err)
 	}
-	if err = errors.Join(framework.ValidatePath(path), err); err != nil {
+	if err = oneline.Join(framework.ValidatePath(path), err); err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
 	cfg.label = cmp.Or(cfg.label, client.Resolve(path))
@@ -250,7 +251,7 @@ func (c *Cache) wait(ctx context.Context, ready func() bool) (View, error) {
 		c.mu.Unlock()
 		switch {
 		case status.State == Closed:
-			return View{}, c.failed(errors.Join(framework.ErrClosed, status.Err))
+			return View{}, c.failed(oneline.Join(framework.ErrClosed, status.Err))
 		case status.State == Failed:
 			return View{}, c.failed(status.Err)
 		case !started:
@@ -259,7 +260,7 @@ func (c *Cache) wait(ctx context.Context, ready func() bool) (View, error) {
 			return view, nil
 		case ctx.Err() != nil:
 			err := fmt.Errorf("%v, %d znodes read: %w", status.State, read, ctxerr.Of(ctx))
-			return View{}, c.failed(errors.Join(err, status.Err))
+			return View{}, c.failed(oneline.Join(err, status.Err))
 		}
 		select {
 		case <-changed:

@@ -3,6 +3,7 @@ package cache
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -22,8 +23,11 @@ func (c *Cache) info() framework.CacheInfo {
 // cache is started.
 func (c *Cache) observeLocked(from string) {
 	s := c.status
-	privileged.Framework.CacheChanged(c.client, framework.CacheChange{Cache: c.info(), From: from, To: s.State.String(), At: s.Since, Err: s.Err})
+	privileged.Framework.CacheChanged(c.client, framework.CacheChange{Cache: c.info(), From: from, To: name(s.State), At: s.Since, Err: s.Err})
 }
+
+// name returns a state as observers have it: in small letters, for labels.
+func name(s State) string { return strings.ToLower(s.String()) }
 
 // logLocked writes a line about another state. The log has the lost connection
 // by a line of the client, and what follows by one of the walk.

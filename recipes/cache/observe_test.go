@@ -180,7 +180,7 @@ func TestLogOfACache(t *testing.T) {
 		core, logged := observer.New(zap.DebugLevel)
 		c := w.Connect("reader", framework.WithLogger(zap.New(core)))
 		k := synced(t, c)
-		wantLine(t, logged, "cache changed", map[string]any{"path": root, "label": root, "from": "syncing", "to": "synced"})
+		wantLine(t, logged, "cache changed", map[string]any{"path": root, "label": root, "from": "SYNCING", "to": "SYNCED"})
 		status := k.Status()
 		wantLine(t, logged, "a cache has read its tree", map[string]any{
 			"path": root, "label": root, "reason": "first", "znodes": int64(3), "bytes": status.Bytes, "zxid": fmt.Sprintf("0x%x", status.Zxid),
@@ -193,7 +193,7 @@ func TestLogOfACache(t *testing.T) {
 		await(t, k, cache.Synced)
 		wantLine(t, logged, "a cache has read its tree", map[string]any{"reason": "reconnect"})
 		k.Close()
-		wantLine(t, logged, "cache changed", map[string]any{"from": "synced", "to": "closed"})
+		wantLine(t, logged, "cache changed", map[string]any{"from": "SYNCED", "to": "CLOSED"})
 	})
 }
 

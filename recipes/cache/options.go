@@ -1,13 +1,14 @@
 package cache
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/least"
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 )
 
@@ -54,10 +55,8 @@ func newConfig(opts []Option) (config, error) {
 	if cfg.maxBytes <= 0 {
 		errs = append(errs, fmt.Errorf("at most %d bytes: must be positive", cfg.maxBytes))
 	}
-	if cfg.recheck < 0 {
-		errs = append(errs, fmt.Errorf("recheck every %v: must not be negative", cfg.recheck))
-	}
-	return cfg, errors.Join(errs...)
+	errs = append(errs, least.OrZero("recheck every", cfg.recheck, time.Millisecond))
+	return cfg, oneline.Join(errs...)
 }
 
 // WithDepth sets how many levels below the root are shown: 0 is the root alone,
@@ -102,7 +101,7 @@ func (RecheckOption) ForPresence() {}
 // one after the other, spread over that time. That finds what no event tells:
 // an event that a server has lost, a right to read that was granted or
 // withdrawn. It costs a request for 256 znodes, and a list where the number of
-// children is not the one that is shown, as with WithFilter. 0 turns it off.
+// children is not the one that is shown, as with WithFilter. At least 1ms; 0 turns it off.
 // The time goes on over lost connections.
 //
 // Default: all caches of a client together read one request of 16 kB again in a

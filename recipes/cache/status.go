@@ -26,15 +26,15 @@ const (
 func (s State) String() string {
 	switch s {
 	case Syncing:
-		return "syncing"
+		return "SYNCING"
 	case Synced:
-		return "synced"
+		return "SYNCED"
 	case Stale:
-		return "stale"
+		return "STALE"
 	case Failed:
-		return "failed"
+		return "FAILED"
 	case Closed:
-		return "closed"
+		return "CLOSED"
 	}
 	return fmt.Sprintf("State(%d)", int(s))
 }
@@ -64,7 +64,7 @@ func (c *Cache) enterLocked(s State, why error) {
 		c.status.State, c.status.Since = s, time.Now()
 		if c.started {
 			c.logLocked(from)
-			c.observeLocked(from.String())
+			c.observeLocked(name(from))
 		}
 	}
 	if s == Failed || s == Closed {

@@ -156,7 +156,7 @@ func TestChrootIsMissing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		_, err = k.Synced(ctx)
-		wantErr(t, err, zk.ErrNoNode, root, "syncing", "chroot /nowhere does not exist")
+		wantErr(t, err, zk.ErrNoNode, root, "SYNCING", "chroot /nowhere does not exist")
 		other := w.Connect("writer")
 		create(t, other, "/nowhere", "")
 		create(t, other, "/nowhere"+root, "here")

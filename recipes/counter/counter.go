@@ -7,6 +7,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
@@ -31,12 +32,12 @@ type Counter struct {
 // is persistent.
 func New(client *framework.Client, path string, opts ...Option) (*Counter, error) {
 	cfg, err := newConfig(opts)
-	err = errors.Join(framework.ValidatePath(path), err)
+	err = oneline.Join(framework.ValidatePath(path), err)
 	if path == "/" {
-		err = errors.Join(errors.New("path /: is the root"), err)
+		err = oneline.Join(errors.New("path /: is the root"), err)
 	}
 	if client == nil {
-		err = errors.Join(errors.New("client is nil"), err)
+		err = oneline.Join(errors.New("client is nil"), err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("counter: %w", err)

@@ -1,12 +1,13 @@
 package counter
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/least"
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 )
 
@@ -47,10 +48,8 @@ func newConfig(opts []Option) (config, error) {
 	if !cfg.layout.fits(cfg.initial) {
 		errs = append(errs, fmt.Errorf("initial value %d: does not fit into 32 bits", cfg.initial))
 	}
-	if cfg.age <= 0 {
-		errs = append(errs, fmt.Errorf("marker age %v: must be positive", cfg.age))
-	}
-	return cfg, errors.Join(errs...)
+	errs = append(errs, least.Duration("marker age", cfg.age, time.Second))
+	return cfg, oneline.Join(errs...)
 }
 
 // WithLayout selects the form of the counter's data. Default LayoutLong.
@@ -64,7 +63,7 @@ func WithInitial(value int64) Option { return option(func(c *config) { c.initial
 // WithMarkerAge sets for how long AddOnce remembers an id at least. The longest
 // that was ever set for the counter, by any process, counts for all: it is kept
 // as the data of <path>-once, as "24h0m0s". To shorten it, write that once no
-// process sets a longer one. Default: what was set, or a day.
+// process sets a longer one. At least 1s. Default: what was set, or a day.
 func WithMarkerAge(d time.Duration) Option {
 	return option(func(c *config) { c.age, c.aged = d, true })
 }

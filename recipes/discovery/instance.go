@@ -2,12 +2,12 @@ package discovery
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 )
 
 // Instance is one instance of a service, as its znode says.
@@ -50,16 +50,16 @@ const (
 
 // validate returns an error for an instance that cannot be registered.
 func (i Instance[T]) validate() error {
-	err := errors.Join(validName("name", i.Name), validName("ID", i.ID))
+	err := oneline.Join(validName("name", i.Name), validName("ID", i.ID))
 	for _, port := range []int{i.Port, i.SSLPort} {
 		if port < 0 || port > 65535 {
-			err = errors.Join(err, fmt.Errorf("port %d: not from 0 to 65535", port))
+			err = oneline.Join(err, fmt.Errorf("port %d: not from 0 to 65535", port))
 		}
 	}
 	switch i.Type {
 	case Dynamic, DynamicSequential, Static, Permanent:
 	default:
-		err = errors.Join(err, fmt.Errorf("type %q: unknown", i.Type))
+		err = oneline.Join(err, fmt.Errorf("type %q: unknown", i.Type))
 	}
 	return err
 }

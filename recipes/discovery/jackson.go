@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 )
 
 // Fields of Java types. Each reads the JSON values that Jackson reads, as it is
@@ -39,7 +41,7 @@ func readFields(text []byte, fields ...field) error {
 	for _, f := range fields {
 		if value, ok := values[f.key]; ok {
 			if bad := json.Unmarshal(value, f.into); bad != nil {
-				err = errors.Join(err, fmt.Errorf("%s: %w", f.key, bad))
+				err = oneline.Join(err, fmt.Errorf("%s: %w", f.key, bad))
 			}
 		}
 	}
@@ -168,7 +170,7 @@ func (u javaURI) UnmarshalJSON(value []byte) (err error) {
 	*u.spec = make(URISpec, len(parts))
 	for i, part := range parts {
 		p := &(*u.spec)[i]
-		err = errors.Join(err, readFields(part, field{"value", (*javaString)(&p.Value)}, field{"variable", (*javaBoolean)(&p.Variable)}))
+		err = oneline.Join(err, readFields(part, field{"value", (*javaString)(&p.Value)}, field{"variable", (*javaBoolean)(&p.Variable)}))
 	}
 	return err
 }

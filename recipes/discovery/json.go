@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 )
 
 // Codec reads and writes the data of instances. JSON returns one.
@@ -122,7 +124,7 @@ func (c Codec[T]) Decode(text []byte) (i Instance[T], err error) {
 	}
 	if payload != nil {
 		if bad := c.decodePayload(payload, &i); bad != nil {
-			err = errors.Join(err, fmt.Errorf("payload: %w", bad))
+			err = oneline.Join(err, fmt.Errorf("payload: %w", bad))
 		}
 	}
 	if registered != 0 {

@@ -119,7 +119,7 @@ func TestStale(t *testing.T) {
 		if got := s.Status(); got.State != cache.Stale || got.Since != since || got.Instances != 1 {
 			t.Errorf("%+v", got)
 		}
-		if got := told.Load(); got != "stale: a=x" {
+		if got := told.Load(); got != "STALE: a=x" {
 			t.Errorf("told %q", got)
 		}
 		if _, err := s.Fresh(within(t, time.Second)); !errors.Is(err, context.DeadlineExceeded) {
@@ -130,7 +130,7 @@ func TestStale(t *testing.T) {
 		if err != nil || len(all) != 0 {
 			t.Errorf("%v, %v", all, err)
 		}
-		bubble.AwaitTrue(t, "the listener is told", func() bool { return told.Load() == "synced: " })
+		bubble.AwaitTrue(t, "the listener is told", func() bool { return told.Load() == "SYNCED: " })
 	})
 }
 
@@ -143,7 +143,7 @@ func TestNeverConnected(t *testing.T) {
 		t.Cleanup(func() { _ = c.Close() })
 		s, err := open(t, c).Service("billing")
 		must(t, err)
-		if _, err := s.Pick(within(t, time.Second)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "syncing") {
+		if _, err := s.Pick(within(t, time.Second)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "SYNCING") {
 			t.Error(err)
 		}
 	})
@@ -334,17 +334,17 @@ func TestAListenerThatBlocks(t *testing.T) {
 				t.Errorf("told %q, the %d. time, want %q, the %d.", got, times.Load(), want, n)
 			}
 		}
-		expect("synced 0: ", 1)
+		expect("SYNCED 0: ", 1)
 		r := register(t, d, a("x"))
-		expect("synced 1: a=x", 2)
+		expect("SYNCED 1: a=x", 2)
 		register(t, d, instance{Name: "other", ID: "c"})
-		expect("synced 1: a=x", 2)
+		expect("SYNCED 1: a=x", 2)
 		shows(t, s, "a=x")
 		must(t, r.Update(t.Context(), instance{Payload: "y"}))
-		expect("synced 1: a=y", 3)
+		expect("SYNCED 1: a=y", 3)
 		stop()
 		must(t, r.Close(t.Context()))
-		expect("synced 1: a=y", 3)
+		expect("SYNCED 1: a=y", 3)
 		d.Close()
 	})
 }

@@ -2,12 +2,13 @@ package leader
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/least"
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 	"github.com/zkrecipes/zkrecipes/retry"
@@ -76,16 +77,14 @@ func newConfig(opts []Option) (cfg config, lineOpts []recipes.LineOption, err er
 	if cfg.layout < LayoutLatch || cfg.layout > LayoutKazoo {
 		errs = append(errs, fmt.Errorf("layout %d: unknown", cfg.layout))
 	}
-	if cfg.maxTerm < 0 {
-		errs = append(errs, fmt.Errorf("maximum term %v: must not be negative", cfg.maxTerm))
+	errs = append(errs, least.OrZero("maximum term", cfg.maxTerm, time.Millisecond))
+	if err := retry.Check(cfg.backoff); err != nil {
+		errs = append(errs, fmt.Errorf("backoff: %w", err))
 	}
-	if cfg.backoff == nil {
-		errs = append(errs, errors.New("backoff: nil"))
+	if cfg.health != nil {
+		errs = append(errs, least.Duration("health check every", cfg.every, least.HealthCheck))
 	}
-	if cfg.health != nil && cfg.every <= 0 {
-		errs = append(errs, fmt.Errorf("health check every %v: must be positive", cfg.every))
-	}
-	return cfg, append(lineOpts, cfg.layout.inside()), errors.Join(errs...)
+	return cfg, append(lineOpts, cfg.layout.inside()), oneline.Join(errs...)
 }
 
 // DefaultBackoff is the pauses of Run after terms that failed one after the
@@ -103,7 +102,8 @@ func WithLayout(l Layout) Option { return option(func(c *config) { c.layout = l 
 
 // WithMaxTerm sets how long Run leads while other candidates wait: after d the
 // term ends as soon as there is another candidate, so that leadership goes
-// round. Default 0: a term ends only by its function or by a loss.
+// round. At least 1ms. Default 0: a term ends only by its function or by a
+// loss.
 // For New.
 func WithMaxTerm(d time.Duration) Option { return option(func(c *config) { c.maxTerm = d }) }
 
@@ -121,7 +121,7 @@ func WithBackoff(p retry.Policy) Option { return option(func(c *config) { c.back
 // campaigns again once check passes. A call that has not returned within the
 // interval has failed, but Run waits for it before it campaigns again or
 // returns. A heartbeat shows only that the process is alive; check shows that
-// its work makes progress. Default: none.
+// its work makes progress. The interval is at least 10ms. Default: none.
 // For New.
 func WithHealthCheck(interval time.Duration, check func(context.Context) error) Option {
 	return option(func(c *config) { c.every, c.health = interval, check })

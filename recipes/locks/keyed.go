@@ -12,6 +12,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 )
@@ -212,7 +213,7 @@ func (k *Keyed) Close(ctx context.Context) error {
 		} // else EndLinger meets it as well
 	}
 	other = cmp.Or(other, recipes.EndLinger(ctx, k.client, k.root))
-	if err := errors.Join(lost, other); err != nil {
+	if err := oneline.Join(lost, other); err != nil {
 		return fmt.Errorf("locks: close %s: %w", k.root, err)
 	}
 	return nil

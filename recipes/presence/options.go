@@ -8,6 +8,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/least"
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 )
@@ -51,7 +53,7 @@ func newConfig(opts []Option) (cfg config, err error) {
 	if cfg.sequential && cfg.takeover != nil {
 		cfg.errs = append(cfg.errs, errors.New("takeover: no other session can have a sequential name"))
 	}
-	return cfg, errors.Join(cfg.errs...)
+	return cfg, oneline.Join(cfg.errs...)
 }
 
 // WithSequential gives the znode a name of its own, in each session another
@@ -94,12 +96,14 @@ func WithTakeover(mine func(old []byte) bool) Option {
 // called before the znode is made, and once per interval from then on. Each
 // call gets a context with the interval as its timeout. A call that has not
 // returned by then has failed, and so has one that panics; no other call begins
-// before it has returned. Default: none.
+// before it has returned. The interval is at least 10ms. Default: none.
 // For New.
 func WithHealthCheck(interval time.Duration, check func(context.Context) error) Option {
 	return option(func(c *config) {
-		if c.every, c.health = interval, check; check == nil || interval <= 0 {
-			c.errs = append(c.errs, fmt.Errorf("health check every %v: the interval must be positive, and the check not nil", interval))
+		c.every, c.health = interval, check
+		c.errs = append(c.errs, least.Duration("health check every", interval, least.HealthCheck))
+		if check == nil {
+			c.errs = append(c.errs, errors.New("health check: must not be nil"))
 		}
 	})
 }

@@ -78,18 +78,18 @@ func TestRoster(t *testing.T) {
 					t.Errorf("layout %d: told %q, want %q", layout, got, want)
 				}
 			}
-			expect("synced: ")
+			expect("SYNCED: ")
 			b, err := h.Join(t.Context(), "b", data)
 			must(t, err)
-			expect("synced: " + eq("b"))
+			expect("SYNCED: " + eq("b"))
 			_, err = h.Join(t.Context(), "a", data)
 			must(t, err)
-			expect("synced: " + eq("a") + " " + eq("b"))
+			expect("SYNCED: " + eq("a") + " " + eq("b"))
 			must(t, c.MakePersistentPath(t.Context(), dir+"/persistent-__party__"))
 			expect("")
 			if layout < presence.LayoutParty {
 				must(t, b.Set(t.Context(), []byte("new")))
-				expect("synced: " + eq("a") + " b=new")
+				expect("SYNCED: " + eq("a") + " b=new")
 			}
 			w.ClientNet("follower").Drop()
 			w.ClientNet("follower").Cut()
@@ -108,12 +108,12 @@ func TestRoster(t *testing.T) {
 				t.Errorf("%v, %v", namesOf(all), err)
 			}
 			wait()
-			if got := told.take(); !strings.HasPrefix(got, "stale: ") || !strings.HasSuffix(got, "synced: "+eq("a")) {
+			if got := told.take(); !strings.HasPrefix(got, "STALE: ") || !strings.HasSuffix(got, "SYNCED: "+eq("a")) {
 				t.Errorf("told %q", got)
 			}
 			must(t, w.ExpireSession(w.SessionID(other)))
 			time.Sleep(bubble.Timeout)
-			if got := told.take(); !strings.HasSuffix(got, "synced: "+eq("a")) {
+			if got := told.take(); !strings.HasSuffix(got, "SYNCED: "+eq("a")) {
 				t.Errorf("told %q of a member that came back", got)
 			}
 			r.Close()

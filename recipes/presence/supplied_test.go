@@ -178,7 +178,7 @@ func TestBadInput(t *testing.T) {
 			"/a/":          func() (*presence.Node, error) { return presence.New(c, "/a/", nil) },
 			"root":         func() (*presence.Node, error) { return presence.New(c, "/", nil) },
 			"health check": func() (*presence.Node, error) { return presence.New(c, path, nil, presence.WithHealthCheck(0, check)) },
-			"not nil": func() (*presence.Node, error) {
+			"must not be nil": func() (*presence.Node, error) {
 				return presence.New(c, path, nil, presence.WithHealthCheck(time.Second, nil))
 			},
 			"takeover is nil": func() (*presence.Node, error) { return presence.New(c, path, nil, presence.WithTakeover(nil)) },

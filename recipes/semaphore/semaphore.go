@@ -16,6 +16,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
@@ -223,7 +224,7 @@ func (p permits) lookOnce(ctx context.Context, r bridge.Reader) (room bridge.Roo
 		counted <- err
 	}()
 	limit, while, taken, err := p.limit(ctx, r)
-	if err = errors.Join(err, <-counted); err == nil && p.n > limit {
+	if err = oneline.Join(err, <-counted); err == nil && p.n > limit {
 		err = fmt.Errorf("%w: %d permits of %d", ErrLimit, p.n, limit)
 	}
 	switch {

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 )
 
 // Option is an option of New.
@@ -77,7 +78,7 @@ func New(opts ...Option) framework.SASL {
 	m := &mechanism{resolver: net.DefaultResolver, kept: map[principal]*ticket{}, asked: map[framework.SASLServer]principal{}}
 	for i, opt := range opts {
 		if opt == nil {
-			m.wrong = errors.Join(m.wrong, fmt.Errorf("option %d is nil", i))
+			m.wrong = oneline.Join(m.wrong, fmt.Errorf("option %d is nil", i))
 			continue
 		}
 		opt(m)

@@ -39,6 +39,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -190,7 +191,7 @@ func New(ctx context.Context, dir string, members int, opts ...Option) (*Ensembl
 			break
 		}
 	}
-	return nil, errors.Join(failures...)
+	return nil, oneline.Join(failures...)
 }
 
 // start makes one attempt. Close the ensemble that it returns, also on an
@@ -242,7 +243,7 @@ func (e *Ensemble) Close() error {
 			errs = append(errs, fmt.Errorf("apache: stop member %d: %w", m.index, err))
 		}
 	}
-	return errors.Join(errs...)
+	return oneline.Join(errs...)
 }
 
 func (e *Ensemble) close(t testing.TB) {
@@ -370,7 +371,7 @@ func (e *Ensemble) ExpireSession(id int64) error {
 			// The client may have reconnected and taken the session
 			// back before we could close it.
 			unsure = unsure || errors.Is(err, errUnanswered)
-			failed = errors.Join(failed, err)
+			failed = oneline.Join(failed, err)
 		}
 		if !unsure {
 			break

@@ -1,31 +1,9 @@
 package bubble
 
-import (
-	"regexp"
-	"runtime"
-	"strings"
-)
-
-var inBubble = regexp.MustCompile(`synctest bubble \d+`)
+import "github.com/zkrecipes/zkrecipes/internal/goroutines"
 
 // Name returns the name of the caller's bubble.
-func Name() string {
-	buf := make([]byte, 1<<10)
-	return inBubble.FindString(string(buf[:runtime.Stack(buf, false)]))
-}
+func Name() string { return goroutines.Bubble() }
 
 // Stacks returns the stacks of a bubble's goroutines.
-func Stacks(bubble string) (all []string) {
-	buf := make([]byte, 1<<18)
-	n := runtime.Stack(buf, true)
-	for n == len(buf) {
-		buf = make([]byte, 2*len(buf))
-		n = runtime.Stack(buf, true)
-	}
-	for stack := range strings.SplitSeq(string(buf[:n]), "\n\n") {
-		if head, _, _ := strings.Cut(stack, "\n"); strings.Contains(head, bubble+"]") || strings.Contains(head, bubble+",") {
-			all = append(all, stack)
-		}
-	}
-	return all
-}
+func Stacks(bubble string) []string { return goroutines.In(bubble) }

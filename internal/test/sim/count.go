@@ -119,7 +119,7 @@ func (p *Plan) initial() int64 {
 func (p *Plan) age(client int) time.Duration {
 	switch {
 	case p.Uneven && client%3 == 1:
-		return p.Age / 8
+		return max(time.Second, p.Age/8)
 	case p.Uneven && client%3 == 2:
 		return 0
 	}

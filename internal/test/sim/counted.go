@@ -57,7 +57,7 @@ func (d *draw) counted() {
 		d.Layout = counter.LayoutLong
 	}
 	if d.Recipe == Counter && d.one(1, 2) {
-		d.Age, d.Uneven = d.upTo(2*d.Timeout), d.one(1, 2)
+		d.Age, d.Uneven = time.Second+d.upTo(2*d.Timeout), d.one(1, 2)
 		if d.one(1, 2) {
 			d.oneID()
 		}
@@ -68,7 +68,7 @@ func (d *draw) counted() {
 // oneID makes all calls count one id, which is forgotten soon, or an id of
 // their own, after which old markers are removed.
 func (d *draw) oneID() {
-	d.Age = d.upTo(2 * time.Second)
+	d.Age = time.Second + d.upTo(time.Second)
 	if !d.Scenario.quiet() {
 		d.Faults = append(d.Faults, Fault{At: When{Time: d.Age}, For: 5 * time.Second, What: Delay, Op: testutil.OpDelete.String(), Times: 1 + d.IntN(3), By: d.upTo(d.Age)})
 	}

@@ -198,11 +198,11 @@ func Draw(seed uint64) *Plan {
 		}
 	}
 	if !d.Scenario.quiet() && d.Recipe != All && d.one(1, 6) { // All has no time to wait for the others
-		d.MaxHold = d.upTo(d.Timeout / 2)
+		d.MaxHold = max(time.Millisecond, d.upTo(d.Timeout/2))
 	}
 	d.Handoffs = pick(d, -1, -1, 0, 1, 2)
 	if d.Scenario != Rush && d.one(1, 3) {
-		d.Linger = d.upTo(time.Second)
+		d.Linger = max(time.Millisecond, d.upTo(time.Second))
 	}
 	d.workers()
 	d.faults()

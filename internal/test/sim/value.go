@@ -85,13 +85,13 @@ func (d *draw) value(v Value) Value {
 		v.Handoffs = pick(d, -1, 0, 1, 2, 16)
 	}
 	if d.one(1, 2) {
-		v.Linger = pick(d, 0, d.upTo(time.Second))
+		v.Linger = pick(d, 0, max(time.Millisecond, d.upTo(time.Second)))
 	}
 	if d.one(1, 2) {
 		v.Async = !v.Async
 	}
 	if !d.Scenario.quiet() && d.one(1, 4) {
-		v.MaxHold = d.upTo(d.Timeout)
+		v.MaxHold = max(time.Millisecond, d.upTo(d.Timeout))
 	}
 	return v
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/identity"
+	"github.com/zkrecipes/zkrecipes/internal/least"
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 )
 
 // Config is what the options of a line set.
@@ -57,16 +59,11 @@ func (c *Config) validate(maxRequest int) error {
 	if c.ACL != nil && len(c.ACL) == 0 {
 		errs = append(errs, errors.New("ACL: empty, nobody could remove the znode"))
 	}
-	if c.MaxHold < 0 {
-		errs = append(errs, fmt.Errorf("maximum hold time %v: must not be negative", c.MaxHold))
-	}
+	errs = append(errs, least.OrZero("maximum hold time", c.MaxHold, time.Millisecond), least.OrZero("linger", c.Linger, time.Millisecond))
 	if c.Handoffs < 0 {
 		errs = append(errs, fmt.Errorf("%d handoffs: must not be negative", c.Handoffs))
 	}
-	if c.Linger < 0 {
-		errs = append(errs, fmt.Errorf("linger %v: must not be negative", c.Linger))
-	}
-	return errors.Join(errs...)
+	return oneline.Join(errs...)
 }
 
 // restOfRequest is the room that is left for all but the data in a request.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
@@ -37,7 +38,7 @@ func New(client *framework.Client, path string, rule Rule, cfg Config) (*Line, e
 	if path == "/" {
 		return nil, errors.New(`path "/": the root cannot be a line`)
 	}
-	if err := errors.Join(cfg.validate(client.MaxRequest()), rule.init()); err != nil {
+	if err := oneline.Join(cfg.validate(client.MaxRequest()), rule.init()); err != nil {
 		return nil, fmt.Errorf("path %s: %w", path, err)
 	}
 	dir := path

@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 )
 
 // removal is one try to remove a znode of ours, on a goroutine of its own: it
@@ -53,7 +54,7 @@ func (r *removal) awaitGone(ctx context.Context) error {
 	case <-r.gone:
 		return nil
 	case <-ctx.Done():
-		return errors.Join(ctxerr.Of(ctx), r.err)
+		return oneline.Join(ctxerr.Of(ctx), r.err)
 	}
 }
 
