@@ -60,8 +60,8 @@ func TestPagesAreShort(t *testing.T) {
 			words += len(strings.Fields(strings.ReplaceAll(string(text), "|", " "))) // a line of a table is no word
 		}
 	}
-	if pages, _ := filepath.Glob("*.md"); len(pages) > 9 || words > 23_400 {
-		t.Errorf("%d pages in docs, %d words in all: at most 9 pages and 23,400 words", len(pages), words)
+	if pages, _ := filepath.Glob("*.md"); len(pages) > 9 || words > 23_900 {
+		t.Errorf("%d pages in docs, %d words in all: at most 9 pages and 23,900 words", len(pages), words)
 	}
 }
 

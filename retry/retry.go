@@ -170,10 +170,17 @@ func Check(p Policy) error {
 	if p == nil {
 		return errors.New("nil")
 	}
-	if u, ok := p().(unitless); ok {
+	if u, ok := schedule(p).(unitless); ok {
 		return least.OrZero("duration", u.d, shortest)
 	}
 	return nil
+}
+
+// schedule calls p, which may be a user's. If it panics, that is told when it
+// is used.
+func schedule(p Policy) (b backoff.BackOff) {
+	defer func() { _ = recover() }()
+	return p()
 }
 
 // unitless is a schedule of a policy that was made with d.

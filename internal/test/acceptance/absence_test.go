@@ -165,7 +165,7 @@ func verbsOf(t *testing.T, c *framework.Client) verbs {
 // elsewhere.
 var noVerbs = []string{
 	"Mutex.Held", "Semaphore.Held", "Election.Held", "Line.Held", // make no request
-	"Node.Set", "Node.Close", "Keyed.Close", // belong to what was made before
+	"Node.Set", "Node.Close", "Keyed.Close", "Counter.AwaitRemoval", // belong to what was made before
 	"Election.Observe", // TestLookingBelowAMissingChroot
 }
 

@@ -168,6 +168,7 @@ var cases = map[string]func(s scene) call{
 
 	"presence.Announce":      func(s scene) call { return func(ctx context.Context) { _, _ = presence.Announce(ctx, s.c, "/p", nil) } },
 	"presence.Group.Join":    func(s scene) call { return func(ctx context.Context) { _, _ = group(s).Join(ctx, "a", nil) } },
+	"presence.Group.Read":    func(s scene) call { return func(ctx context.Context) { _, _, _ = group(s).Read(ctx) } },
 	"presence.Group.Members": func(s scene) call { return of(group(s).Members) },
 	"presence.Node.Close":    func(s scene) call { n := node(s); return func(ctx context.Context) { _ = n.Close(ctx) } },
 	"presence.Node.Set":      func(s scene) call { n := node(s); return func(ctx context.Context) { _ = n.Set(ctx, []byte("x")) } },

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -48,7 +49,7 @@ func TestCounterRemovesOldMarkers(t *testing.T) {
 		zkrtest.ExpectZkr(t, e, fmt.Sprintln(count), "counter", "add", "--once", fmt.Sprint(i), "/n", "1")
 	}
 	if left := e.Children("/n-once/80"); len(left) == 0 || len(left) == count {
-		t.Errorf("%d markers are left of %d", len(left), count)
+		judge.Errorf(t, "%d markers are left of %d", len(left), count)
 	}
 }
 
