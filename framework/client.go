@@ -268,9 +268,9 @@ func (c *Client) State() State {
 	return k.state
 }
 
-// Server returns the server that the client is connected to, as its log lines
-// name it: as it was given to New, followed by " at " and its address if the
-// name was looked up. It is empty while the state is not Connected.
+// Server returns the server that the client is connected to, in the form of the
+// log lines: the server as given to New, followed by " at " and its address if
+// the name was looked up. It returns "" while the state is not Connected.
 func (c *Client) Server() string {
 	k := c.core()
 	k.mu.Lock()

@@ -9,9 +9,9 @@ import (
 // Create creates a znode and returns its path, which ends in the sequence
 // number if the znode is sequential. flags are those of the wire client:
 // zk.FlagPersistent, zk.FlagEphemeral, zk.FlagSequence, zk.FlagContainer. The
-// path of a sequential znode may end in a slash: its name is then the number.
-// Without acl the znode has the client's ACL. On an ensemble without containers
-// a container becomes a persistent znode.
+// path of a sequential znode may end in a slash: then the number is the whole
+// name. Without acl the znode has the client's ACL. On an ensemble without
+// containers a container becomes a persistent znode.
 //
 // A create is not repeated after an unknown outcome: it would bring a znode
 // back that others have deleted since. MaybeApplied(err) is then true, and the

@@ -48,11 +48,11 @@ func MaybeApplied(err error) bool {
 	return errors.As(err, &e) && e.maybe
 }
 
-// Absent reports whether err says that a znode does not exist. It is false if
-// the chroot does not exist, and the client may not create it. Everything seems
-// to be missing then, but most likely the chroot is misspelled: do not take it
-// for a lock that is free, or for an empty list. For such an error, too,
-// errors.Is(err, zk.ErrNoNode) is true.
+// Absent reports whether err says that a znode does not exist. It returns false
+// if the chroot does not exist and the client may not create it. Then every
+// znode seems to be missing, most likely because the chroot is misspelled: do
+// not conclude that a lock is free or that a list is empty. errors.Is(err,
+// zk.ErrNoNode) is true in both cases.
 func Absent(err error) bool {
 	return errors.Is(err, zk.ErrNoNode) && !errors.As(err, new(*missingChroot))
 }

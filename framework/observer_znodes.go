@@ -75,8 +75,9 @@ const (
 	ReadSize CacheReadReason = "size"
 	// ReadEvents: events have named these znodes.
 	ReadEvents CacheReadReason = "events"
-	// ReadRecheck: the recheck has found that these znodes have changed without
-	// an event. What it reads itself is not told: see cache.WithRecheck.
+	// ReadRecheck: the recheck has found that these znodes changed without an
+	// event. The reads of the recheck itself are not reported: see
+	// cache.WithRecheck.
 	ReadRecheck CacheReadReason = "recheck"
 	// ReadReach: Cache.Reach needs a later transaction.
 	ReadReach CacheReadReason = "reach"

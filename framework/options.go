@@ -350,9 +350,10 @@ func WithStopMargin(d time.Duration) Option {
 // take at worst. So behind an observer master pass a tick and T/12, or more.
 //
 // At least 1ms, and at most half of the session timeout. If the servers grant a
-// shorter one, with which no lease can last, then a proof fails at once, with
-// an error that names the granted timeout, the stop margin and the tick. A
-// shorter tick is never used instead. Default 0: not known, and not needed.
+// session timeout that is too short for this tick, no lease can last. Each
+// proof then fails immediately, with an error that names the granted timeout,
+// the stop margin and the tick. The client never uses a shorter tick instead.
+// Default 0: not known, and not needed.
 func WithServerTick(d time.Duration) Option { return func(c *config) { c.serverTick = d } }
 
 // WithProof sets what the heartbeat proves. Default ProofSync.

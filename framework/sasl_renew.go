@@ -16,9 +16,9 @@ import (
 type SASLRenewer interface {
 	// Renew is called at New, and again at the time that it returns, but not
 	// within a second. After an error, which is logged, the pauses grow up to a
-	// minute. The calls are made one after the other, on a goroutine of their
-	// own. Close ends ctx, and does not wait for the call. servers are those that
-	// Begin may be called for, as far as the latest lookups of their names say.
+	// minute. The calls are made one after the other, on a goroutine of their own.
+	// Close ends ctx, and does not wait for the call. servers are the servers for
+	// which Begin may be called, according to the latest lookups of their names.
 	Renew(ctx context.Context, servers []SASLServer) (next time.Time, err error)
 }
 

@@ -38,10 +38,10 @@ type unwanted struct {
 //
 // When all callers that share a watch have given it up, and no other needs it
 // within about a session timeout, one request removes it at the server (3.5 or
-// later). Another watch stays at the server until it fires or the connection
-// ends. So does one that more than 1,024 callers share at a time. One on the
-// root of a cache, or on a znode that a cache watches singly, stays as long as
-// the cache needs it.
+// later). Any other watch stays at the server until it fires or the connection
+// ends. So does a watch that more than 1,024 callers share at a time. A watch
+// on the root of a cache, or on a znode that a cache watches separately, stays
+// as long as the cache needs it.
 func (s *Session) Unwatch(changed <-chan struct{}) { s.session().hub.unwatch(changed) }
 
 func (h *hub) unwatch(changed <-chan struct{}) {

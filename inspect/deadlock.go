@@ -98,8 +98,9 @@ const (
 // Anybody who may create or change contenders can write such data, so it is
 // trusted as far as this: only text in exactly the form that zkr writes counts,
 // and it can only add to what a session waits for. False data can cause a false
-// alarm. It cannot hide a deadlock. After a request to release the parent is
-// still known, unless Curator's Revoker has made it, which replaces the data.
+// alarm. It cannot hide a deadlock. A request to release keeps the parent in
+// the data. Only Curator's Revoker replaces the data, and the parent is then
+// unknown.
 //
 // What FindDeadlocks does not know:
 //

@@ -25,10 +25,10 @@ import (
 // timeout after the loss is neither logged nor reported.
 //
 // The error joins those of fn and of the release, in one line. A loss of the
-// lease is an error, ErrNotHeld, even if fn returned nil. It is told once, also
-// if fn returns context.Cause of its context. A nil error means that the lease
-// was held throughout, with the limits described at Lease.Release and
-// WithAsyncRelease.
+// lease is an error, ErrNotHeld, even if fn returned nil. The text of the error
+// mentions the loss once, even if fn returns context.Cause of its context. A
+// nil error means that the lease was held throughout, with the limits described
+// at Lease.Release and WithAsyncRelease.
 //
 // The end of ctx does not keep Do from releasing. Do waits for the release for
 // one session timeout at most, and returns that much later than fn if no server

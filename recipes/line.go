@@ -34,8 +34,8 @@ import (
 // process, lets goroutines share it where the name does not conflict with
 // itself, and carries fencing tokens.
 //
-// What that costs all clients, with the create and the list of an Acquire in
-// one round trip:
+// The create and the list of an Acquire take one round trip. What that costs
+// all clients:
 //
 //   - alone, acquired and released: 3 requests, 2 transactions
 //   - behind one other: 4 requests, 1 transaction, 2 watches
@@ -44,9 +44,9 @@ import (
 //   - released before one other: 1 request, 1 transaction, wakes 1
 //   - a turn in a line of ten: 7 requests, 2 transactions, wakes 2
 //
-// The event of the last one ahead grants, without a request. After any other
-// change of a znode that it watches, and after a reconnect, a contender lists
-// and watches again.
+// When the last znode ahead is deleted, the event grants the lease without a
+// request. When another watched znode changes, and after a reconnect, the
+// contender lists the line and watches again.
 type Line struct {
 	line      *line.Line
 	pkg       string // the prefix of errors
@@ -63,10 +63,11 @@ var _ Acquirer = (*Line)(nil)
 
 // NewLine returns a Line at path. It does no I/O: path is created, as a
 // container where the ensemble has those, with the first Acquire. The ensemble
-// removes a container after its last child has left. An Acquire that ends
-// between the two creates, of path and of the contender, leaves a path that
-// never had a child: that stays until its next use, unless the servers have
-// znode.container.maxNeverUsedIntervalMs.
+// removes a container after its last child has left. An Acquire can end after
+// it has created path and before it has created the contender. If nobody uses
+// path, the client then deletes it after a session timeout, or in Close. If the
+// process ends before that, path stays until its next use, unless the servers
+// have znode.container.maxNeverUsedIntervalMs.
 //
 // kind says which rule the line follows, in 1 to 32 letters, digits and dots.
 // Put the rule's version into it: "range.v1". Contenders of one kind at one
@@ -274,9 +275,9 @@ func (l *Line) First(ctx context.Context) (first Participant, ok bool, err error
 
 // Revoke asks p to release: its lease's Revoked is closed, if the holder looks
 // at it, and a Curator client's listener is called. Nothing enforces it. The
-// request replaces p's data, or precedes p.Data if that begins with a host and
-// a process id, as by default. Revoke fails with zk.ErrNoNode if p has left. It
-// costs one write.
+// request replaces p's data. If p.Data begins with a host and a process id, as
+// by default, they follow the request. Revoke fails with zk.ErrNoNode if p has
+// left. It costs one write.
 func (l *Line) Revoke(ctx context.Context, p Participant) error {
 	if !l.made() {
 		return errNotMade

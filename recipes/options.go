@@ -110,13 +110,14 @@ func WithACL(acl ...zk.ACL) AnyOption {
 	}
 }
 
-// WithMaxHold sets for how long a lease is held at most: then it is declared
-// lost, with ErrMaxHold. Its znode is removed when it is released, or else at
-// the deadline that the session has then, at most a session timeout later.
-// At least 1ms. Default 0: for as long as the session lives.
+// WithMaxHold sets the longest time for which a lease is held. After that time
+// the lease is declared lost, with ErrMaxHold. Its znode is removed when the
+// holder releases the lease, or else at the deadline that the session has at
+// the loss, which is at most a session timeout later. At least 1ms. Default 0:
+// for as long as the session lives.
 //
-// A lease that re-enters another one ends with it: the limit is that of the
-// lease that was acquired first, from when it was granted.
+// A lease that re-enters another one ends with it. The limit of the first lease
+// applies to both, and counts from the grant of the first one.
 //
 // A read lease from a downgrade has its own limit. With WithMaxHold only
 // callers that were waiting together share a znode, and it does not linger.
@@ -141,7 +142,7 @@ func WithHandoffs(n int) LockOption { return LockOption{func(s *settings) { s.Ha
 // join, and fails with ErrBusy: an Acquire with a short time (Within) gets the
 // lock. It costs a watch and a list for each lease that made requests, and a
 // list every quarter of the session timeout. At least 1ms. Default 0: the znode
-// is removed at once.
+// is removed immediately.
 // For NewLine, locks.NewMutex, locks.NewKeyed and rwlock.New.
 func WithLinger(d time.Duration) LockOption { return LockOption{func(s *settings) { s.Linger = d }} }
 

@@ -7,11 +7,12 @@
 // NextBackOff returns the pause before the next one, or [backoff.Stop] if there
 // is none. A schedule is not safe for concurrent use; a Policy is.
 //
-// Every policy accepts every argument, and corrects those that make no sense as
-// its comment says: none overflows, sleeps for a negative time or spins. But an
-// option that takes a Policy refuses one that was made with a duration between
-// 0 and 1ms: its unit is missing, as in NTimes(3, 100). See [Check]. Time is
-// that of the package time, so policies work in testing/synctest.
+// Every policy accepts every argument. Its comment says how it corrects
+// arguments that make no sense. No policy overflows, sleeps for a negative time
+// or spins. But an option that takes a Policy rejects one that was made with a
+// duration between 0 and 1ms, because the unit is missing, as in NTimes(3,
+// 100). See [Check]. Time is that of the package time, so policies work in
+// testing/synctest.
 package retry
 
 import (
@@ -162,9 +163,9 @@ func atLeast(d, least time.Duration) time.Duration {
 	return d
 }
 
-// Check returns an error if p is nil, or one of this package's policies that
-// was made with a duration between 0 and 1ms: its unit is missing. For that it
-// calls p.
+// Check returns an error if p is nil. It also returns an error if p is a policy
+// of this package that was made with a duration between 0 and 1ms, because the
+// unit is missing. Check calls p once.
 func Check(p Policy) error {
 	if p == nil {
 		return errors.New("nil")

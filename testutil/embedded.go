@@ -56,8 +56,8 @@ type Embedded struct {
 
 // Start starts an ensemble for a test. The ensemble serves when Start returns,
 // and is closed when the test ends. Start fails the test if it cannot start,
-// and the test fails if the ensemble cannot be closed. In virtual time it also
-// sees to it that the test ends: see WithTimeLimit.
+// and the test fails if the ensemble cannot be closed. In virtual time Start
+// also limits how long the test takes: see WithTimeLimit.
 func Start(t testing.TB, opts ...Option) *Embedded {
 	t.Helper()
 	logging := &testLog{t: t}

@@ -17,8 +17,9 @@ import (
 // mutex whose owner sleeps. In both ways go test would say nothing for ten
 // minutes.
 
-// WithTimeLimit sets how much virtual time a test may take, from Start to its
-// end. At least a second. Default: a week. Without [InMemory] it has no effect.
+// WithTimeLimit limits the virtual time of a test, from Start to the end of the
+// test. At least a second. Default: a week. Without [InMemory] it has no
+// effect.
 func WithTimeLimit(d time.Duration) Option { return func(c *config) { c.timeLimit = d } }
 
 // errSockets is the error of sockets in a bubble.

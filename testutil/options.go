@@ -107,8 +107,8 @@ func (c *config) of(member int) settings {
 func WithSyncLimit(ticks int) Option { return func(c *config) { c.syncLimit = ticks } }
 
 // WithElectionTime sets how long members need to elect a leader, or to find the
-// present one, once enough of them can talk to each other: 0, or at least 1 ms.
-// The default is 200 ms.
+// present one, once enough of them can talk to each other. It is 0, or at least
+// 1 ms. The default is 200 ms.
 func WithElectionTime(d time.Duration) Option { return func(c *config) { c.election = d } }
 
 // WithExtendedTypes allows znodes with a time to live (createTTL). By default

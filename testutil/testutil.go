@@ -31,17 +31,18 @@
 //
 // Make everything inside the bubble: ensemble, client, goroutines, channels.
 //
-// Sockets do not belong into a bubble: time stands still while a goroutine
-// waits for one. So use [InMemory], and for connections of your own [net.Pipe]:
-// examples/httpleader has a net.Listener of pipes, for an http.Server and its
-// clients. Call an http.Handler with httptest.NewRecorder. What needs a real
-// socket, such as another process or httptest.NewServer, needs a test in real
-// time. The same holds for a mutex: time stands still while a goroutine waits
-// for one whose owner sleeps.
+// Do not use sockets in a bubble: virtual time stands still while a goroutine
+// waits for a socket. Use [InMemory] for the ensemble and [net.Pipe] for your
+// own connections: examples/httpleader has a net.Listener of pipes, for an
+// http.Server and its clients. Call an http.Handler with httptest.NewRecorder.
+// A test that needs a real socket, for example for another process or
+// httptest.NewServer, must run in real time. Virtual time also stands still
+// while a goroutine waits for a mutex whose owner sleeps.
 //
-// A test that hangs in virtual time panics, and says what each goroutine waits
-// for: when it has not ended in a week of virtual time ([WithTimeLimit]), or
-// when time has stood still for two to four minutes of real time.
+// A test that hangs in virtual time panics, and the panic says what each
+// goroutine waits for. A test hangs if it has not ended after a week of virtual
+// time ([WithTimeLimit]), or if virtual time has stood still for two to four
+// minutes of real time.
 //
 // # Faults
 //

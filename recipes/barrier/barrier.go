@@ -63,10 +63,10 @@ func (b *Barrier) Set(ctx context.Context) error {
 	}
 }
 
-// Remove takes the barrier away that is in place when it is called, and none
-// that is set later, within the limits of framework.Client.DeleteCreated. If
-// there is none it returns nil. It fails if the client's chroot is missing. It
-// costs four requests, or three if there is no barrier.
+// Remove deletes the barrier that exists at the call, and no barrier that is
+// set later, within the limits of framework.Client.DeleteCreated. Without a
+// barrier it returns nil. It fails if the client's chroot is missing. It costs
+// four requests, or three without a barrier.
 func (b *Barrier) Remove(ctx context.Context) error {
 	if b == nil || b.client == nil {
 		return errZero
@@ -89,11 +89,11 @@ func (b *Barrier) Remove(ctx context.Context) error {
 	return nil
 }
 
-// Wait returns nil when the barrier that is in place when it is called has been
-// removed, also if it has been set again since, and at once if there is none.
-// It fails when ctx ends, and when no server answers until a budget of the
-// client's retry policy is used up. A lost session does not end it. It also
-// fails if the client's chroot is missing: see framework.Absent.
+// Wait returns nil when the barrier that exists at the call has been removed,
+// even if it has been set again since. Without a barrier it returns nil
+// immediately. It fails when ctx ends, and when no server answers until a
+// budget of the client's retry policy is used up. It fails if the client's
+// chroot is missing: see framework.Absent. It continues after a lost session.
 //
 // It costs a sync, and a read with a watch, which is given up when ctx ends:
 // see framework.Session.Unwatch. While it waits it looks about once per session

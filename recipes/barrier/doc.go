@@ -26,10 +26,10 @@
 //     znode of a process that has died counts for up to one session timeout.
 //   - A member that has lost its session is no longer inside. Only Leave
 //     reports that. For exclusion use a lock.
-//   - A member is an ephemeral znode. Whatever else is in the directory, such
-//     as a persistent znode of another program, counts for nobody of ours.
-//   - All must be allowed to read each other's znodes, and what else is in the
-//     directory.
+//   - Only an ephemeral znode counts as a member. Members of this library count
+//     nothing else in the directory, such as a persistent znode of another
+//     program.
+//   - Every member must be allowed to read all znodes in the directory.
 //
 // # Beside Curator and Kazoo
 //
@@ -52,9 +52,9 @@
 // A round is expensive (a thundering herd): all members watch ready, and all
 // but one watch the member that leaves last. To enter, a round of n members
 // makes n events and n lists of n names. To leave, it makes up to twice as
-// many. Each list with names that are not of this library, and at the beginning
-// with n names, costs one more request: it reads those znodes. So 100 members
-// read about 30,000 names in a round. The transaction that opens the round
-// names n znodes, which limits n to some thousands: see
-// framework.WithMaxRequest.
+// many. A list costs one more request if it has names that are not of this
+// library, or, when the round begins, if it has n names. That request reads
+// those znodes. So 100 members read about 30,000 names in a round. The
+// transaction that opens the round names n znodes, which limits n to some
+// thousands: see framework.WithMaxRequest.
 package barrier

@@ -32,28 +32,28 @@
 //
 // Node.Stat has only the fields that events keep up to date: see Stat.
 //
-// Servers send no event when a right to read is granted or withdrawn, or while
-// it is missing. Such a change is found by the next recheck, and so is one
-// whose event a server has lost: in a small tree after about a session timeout,
-// in any tree within an hour. See WithRecheck. With local sessions
+// Servers send no event when a right to read is granted or withdrawn, and none
+// for changes while the right is missing. A server can also lose an event. The
+// next recheck finds all such changes: in a small tree after about a session
+// timeout, in any tree within an hour. See WithRecheck. With local sessions
 // (localSessionsEnabled) a new session may show an earlier state.
 //
 // # Cost
 //
 // A cache has one recursive watch at the server. The first view costs about one
-// request for each 256 znodes or 64 kB of data, and one for each 256 znodes
-// that have children, which are listed. Changes that come together share
-// requests:
+// request for each 256 znodes or 64 kB of data, and one request to list the
+// children of each 256 znodes that have children. Changes that come together
+// share requests:
 //
 //   - a change of a znode: 1 request, wakes 1
 //
-// An idle cache costs nothing but the recheck: one request of 16 kB in a
-// session timeout, for all caches of a client together, or more if their trees
-// would take more than an hour. A reconnect costs what the first view does,
-// after a random pause of up to a third of the session timeout, so that not all
-// clients of a lost server read at once. But data of more than 4 kB are read
-// only if they have changed: to find that out costs a request each. A znode
-// takes about 128 bytes, and its path and data.
+// An idle cache costs only the recheck: one request of 16 kB per session
+// timeout for all caches of a client together, or more if a tree would
+// otherwise take longer than an hour. A reconnect costs what the first view
+// does, after a random pause of up to a third of the session timeout, so that
+// not all clients of a lost server read at once. But data of more than 4 kB are
+// read only if they have changed. To find out, the cache sends one request for
+// each such znode. A znode takes about 128 bytes, and its path and data.
 //
 // Reads are limited so that the heartbeats of leases, which share the
 // connection, get through: see framework.Client.ReadAll.

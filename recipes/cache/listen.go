@@ -14,11 +14,11 @@ type Batch struct {
 	Status  Status
 }
 
-// Listen calls fn with what is, with every znode as Added, and then with every
-// difference, until stop is called or the cache is closed. A batch has changes,
-// another state, or other unreadable znodes. fn that is slow gets fewer and
-// larger batches: it never misses the last state of a znode, and may miss
-// states between.
+// Listen calls fn first with every znode of the view, as Added, and then with
+// every difference, until stop is called or the cache is closed. A batch has
+// changes, a new state, or a new set of unreadable znodes. A slow fn gets fewer
+// and larger batches. It never misses the last state of a znode, but may miss
+// earlier ones.
 //
 // The calls are made on a goroutine of this listener, one after the other: a
 // slow fn delays nobody else. If fn panics, the panic is logged and the next

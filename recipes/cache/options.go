@@ -82,13 +82,14 @@ func WithFilter(pass func(path string) bool) Option {
 func WithoutData() Option { return option(func(c *config) { c.noData = true }) }
 
 // WithMaxBytes sets how much memory the znodes may take: their paths, their
-// data, and about 128 bytes each. Beyond it the cache has Failed, with an error
-// that names the path at which it was. A znode that is moved while the tree is
-// read can be counted twice. So if anything has changed in that time, the cache
-// is Stale and reads the tree again, after the pause of a reconnect. It has
-// Failed after the third time in a row. Older views that are still in use are
-// not counted, as while all is read again, nor is what is being read, up to
-// some megabytes. Default: no limit.
+// data, and about 128 bytes each. Beyond that the state is Failed, and the
+// error names the path that the cache was reading. A znode that is moved while
+// the tree is read can be counted twice. So if anything changed during the
+// read, the state becomes Stale. The cache then reads the tree again, after the
+// same pause as after a reconnect. After the third such read in a row the state
+// is Failed. The limit does not count older views that are still in use, for
+// example while the tree is read again. It does not count what is being read,
+// up to some megabytes. Default: no limit.
 func WithMaxBytes(n int64) Option { return option(func(c *config) { c.maxBytes = n }) }
 
 // A RecheckOption is accepted by New, presence.NewGroup and discovery.New.
@@ -97,18 +98,19 @@ type RecheckOption struct{ option }
 // ForPresence makes it an option of presence.NewGroup and discovery.New.
 func (RecheckOption) ForPresence() {}
 
-// WithRecheck sets how long it takes to read all znodes of this cache again,
-// one after the other, spread over that time. That finds what no event tells:
-// an event that a server has lost, a right to read that was granted or
-// withdrawn. It costs a request for 256 znodes, and a list where the number of
-// children is not the one that is shown, as with WithFilter. At least 1ms; 0
-// turns it off. The time goes on over lost connections.
+// WithRecheck sets how long the recheck takes to read all znodes of this cache
+// again, one after the other, spread over that time. The recheck finds changes
+// without an event: a server has lost the event, or a right to read was granted
+// or withdrawn. It costs a request for each 256 znodes. It also lists a znode
+// whose number of children differs from the number shown, as with WithFilter. A
+// lost connection does not start that time again. At least 1ms; 0 turns the
+// recheck off.
 //
-// Default: all caches of a client together read one request of 16 kB again in a
-// session timeout, on average. Each gets an equal part of that. A tree that
-// needs less is read as a whole once in a session timeout, and leaves the rest
-// to the larger ones. But each is read within an hour, whatever that costs. A
-// cache with WithRecheck has no part in this.
+// By default, all caches of a client together read one request of 16 kB again
+// per session timeout, on average. Each cache gets an equal part of that. If a
+// tree needs less than its part, the cache reads the whole tree once per
+// session timeout, and larger trees get the rest. But every tree is read within
+// an hour, whatever that costs. A cache with WithRecheck has no part in this.
 func WithRecheck(every time.Duration) RecheckOption {
 	return RecheckOption{func(c *config) { c.recheck, c.shares = every, false }}
 }

@@ -93,9 +93,10 @@ func (v View) All() iter.Seq[Node] {
 	}
 }
 
-// Unreadable returns the paths of the znodes at path and below that the session
-// may not read, sorted. They are not shown, nor is what is below them: a znode
-// that a View does not show may exist if it, or one above it, is unreadable.
+// Unreadable returns the sorted paths, at path and below, of the znodes that
+// the session may not read. The View shows neither these znodes nor what is
+// below them. So a znode that it does not show may exist, if that znode or one
+// above it is unreadable.
 func (v View) Unreadable(path string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if v.hidden.get(path) != nil && !yield(path) {

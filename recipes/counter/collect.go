@@ -65,11 +65,11 @@ func (w *writer) sweep(b *batch, dir string, stat *zk.Stat) {
 	}()
 }
 
-// AwaitRemoval waits until the removal of old markers that AddOnce may have
-// begun in the background has ended, successfully or not. It returns the error
-// of ctx if that ends before. A process that ends after few additions calls it
-// before it closes the client: if all who use a counter do so without, its
-// markers stay. It makes no request.
+// AwaitRemoval waits for the removal of old markers, which AddOnce may have
+// begun in the background. It returns nil when the removal has ended,
+// successfully or not, and an error if ctx ends first. A process that ends
+// after a few additions should call it before it closes the client: if no
+// process of the counter does, old markers stay. It makes no request.
 func (n *Counter) AwaitRemoval(ctx context.Context) error {
 	if n.client == nil {
 		return n.failed("await removal", framework.ErrClosed)

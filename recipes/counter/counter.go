@@ -25,11 +25,11 @@ type Counter struct {
 	keeper *keeper
 }
 
-// New returns the counter at path. It makes no request. The first write makes
-// the znode, and what is missing above it: as containers, or as persistent
-// znodes if it is an AddOnce. Next to the znode are, as far as they are needed,
-// <path>-receipts and <path>-lock, which are containers, and <path>-once, which
-// is persistent.
+// New returns the counter at path. It makes no request. The first write creates
+// the znode and the directories that are missing above it. These are
+// containers, or persistent znodes if the first write is an AddOnce. When
+// needed, the counter also creates <path>-receipts and <path>-lock, which are
+// containers, and <path>-once, which is persistent.
 func New(client *framework.Client, path string, opts ...Option) (*Counter, error) {
 	cfg, err := newConfig(opts)
 	err = oneline.Join(framework.ValidatePath(path), err)
@@ -49,8 +49,8 @@ func New(client *framework.Client, path string, opts ...Option) (*Counter, error
 func (n *Counter) Path() string { return n.path }
 
 // Get returns a value that the counter had during the call, as far as a sync
-// can tell. Without a znode that is the initial value; it fails if the client's
-// chroot is missing. It costs a sync and a read.
+// can tell. Without a znode it returns the initial value. It fails if the
+// client's chroot is missing. It costs a sync and a read.
 func (n *Counter) Get(ctx context.Context) (int64, error) {
 	if n.client == nil {
 		return 0, n.failed("get", framework.ErrClosed)

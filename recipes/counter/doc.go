@@ -17,9 +17,9 @@
 //   - Add is MaybeApplied only if the request was open when ctx ended, when the
 //     session was lost, or when no server had answered for the time of the
 //     client's retry policy. If you cannot accept that, use [Counter.AddOnce].
-//     Its id and amount are stored in the ensemble for a day ([WithMarkerAge]),
-//     less if a leader's clock was slow, so the same call can be repeated until
-//     it succeeds, also by another process.
+//     The ensemble stores its id and amount for a day ([WithMarkerAge]), or
+//     less if a leader's clock was slow. So you can repeat the same call until
+//     it succeeds, even in another process.
 //   - All of them, and Get, take effect one after the other, each between its
 //     call and its return: as if there were one number in one process. For Get,
 //     and a CompareAndSet that returns false, that is as exact as a sync: a
@@ -62,6 +62,6 @@
 //     connection, or an AddOnce is repeated.
 //   - If somebody deletes a receipt, an addition that is under way is
 //     MaybeApplied. If somebody deletes the markers in <path>-once, their ids
-//     are forgotten. If somebody deletes <path>-once, the age that it carries
-//     is forgotten until a counter that sets one looks again.
+//     are forgotten. If somebody deletes <path>-once, the age in its data is
+//     lost until a counter with WithMarkerAge writes it again.
 package counter

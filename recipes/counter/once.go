@@ -22,22 +22,23 @@ type OnceResult struct {
 }
 
 // AddOnce adds delta, unless an addition with this id was made within the last
-// day (WithMarkerAge) by any process. So after any error, also one for which
-// framework.MaybeApplied is true, the same call can be made again, in another
-// session or process as well. If err is nil, delta was added exactly once for
-// the id. If the id was counted with another delta, nothing is added, and the
-// error is ErrAmount. An id has 1 to 128 bytes, and neither a slash nor what
-// else no name of a znode can have.
+// day (WithMarkerAge) by any process. So after any error, even if
+// framework.MaybeApplied is true for it, you can make the same call again, also
+// in another session or process. If err is nil, delta was added exactly once
+// for the id. If the id was counted with another delta, nothing is added, and
+// the error is ErrAmount. An id has 1 to 128 bytes, without a slash and without
+// anything else that the name of a znode cannot have.
 //
-// The memory is a znode, <path>-once/<two hex digits>/<id>, that is made in the
-// same transaction. From time to time, AddOnce begins to remove old ones in the
-// background: those that are too old by the clock of the ensemble's leader and
-// by this process's own. So an id is forgotten earlier if a leader's clock was
-// slow when the id was counted. A process that ends soon calls AwaitRemoval.
+// Each id has a marker, the znode <path>-once/<two hex digits>/<id>. The
+// transaction of the addition creates it. Some calls of AddOnce remove old
+// markers in the background. A marker is old if both the clock of the
+// ensemble's leader and the clock of this process say so. If a leader's clock
+// was slow when the id was counted, the id is forgotten earlier. A process that
+// ends soon should call AwaitRemoval.
 //
-// It costs as much as Add, with two operations more in the same request. With
-// WithMarkerAge the first one, and the first one after a minute, costs a read
-// more. The removal costs eight reads for each addition on average.
+// AddOnce costs as much as Add; its request has two more operations. With
+// WithMarkerAge, the first call costs one more read, and so does the first call
+// after a minute. The removal costs eight reads for each addition on average.
 func (n *Counter) AddOnce(ctx context.Context, id string, delta int64) (OnceResult, error) {
 	if err := checkID(id); err != nil {
 		return OnceResult{}, n.failed(addOnce, err)

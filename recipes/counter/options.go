@@ -60,10 +60,11 @@ func WithLayout(l Layout) Option { return option(func(c *config) { c.layout = l 
 // counter must agree on it. Default 0.
 func WithInitial(value int64) Option { return option(func(c *config) { c.initial = value }) }
 
-// WithMarkerAge sets for how long AddOnce remembers an id at least. The longest
-// that was ever set for the counter, by any process, counts for all: it is kept
-// as the data of <path>-once, as "24h0m0s". To shorten it, write that once no
-// process sets a longer one. At least 1s. Default: what was set, or a day.
+// WithMarkerAge sets how long, at least, AddOnce remembers an id. The longest
+// age that any process ever set for this counter applies to all. It is stored
+// as the data of <path>-once, such as "24h0m0s". To shorten it, first make sure
+// that no process sets a longer age, then write the new one there. At least 1s.
+// Default: the stored age, or a day if none is stored.
 func WithMarkerAge(d time.Duration) Option {
 	return option(func(c *config) { c.age, c.aged = d, true })
 }

@@ -33,8 +33,8 @@ type Discovery[T any] struct {
 var errZero = errors.New("not made by New")
 
 // New returns a Discovery of the services below path. It makes no request. opts
-// are those of each Registration: see Register. recipes.WithLabel is also that
-// of the cache, and cache.WithRecheck only that.
+// apply to each Registration: see Register. recipes.WithLabel also applies to
+// the cache. cache.WithRecheck applies only to the cache.
 func New[T any](client *framework.Client, path string, codec Codec[T], opts ...presence.Option) (*Discovery[T], error) {
 	ofCache, ofNodes := []cache.Option{cache.WithDepth(2)}, []presence.Option(nil)
 	for _, opt := range opts {
@@ -63,8 +63,8 @@ func (d *Discovery[T]) Close() {
 }
 
 // Names returns the names of the services, sorted, as they were at some time
-// after the call, as far as a sync can tell. A name may have no instances any
-// more. It costs a sync and a list.
+// after the call, as far as a sync can tell. A service in the list may have no
+// instances left. It costs a sync and a list.
 func (d *Discovery[T]) Names(ctx context.Context) ([]string, error) {
 	names, err := d.children(ctx, d.path)
 	if err != nil {
@@ -74,12 +74,12 @@ func (d *Discovery[T]) Names(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Instances returns the instances of a service, by ID, as they were at some
-// time after the call, as far as a sync can tell: those that are Disabled as
-// well, and none if there is no such service. What cannot be read as an
-// instance, or may not be read, is logged and left out. It costs a sync, a
-// list, and one request of many reads: see Client.ReadAll. To ask often use
-// Service.
+// Instances returns the instances of a service, sorted by ID, as they were at
+// some time after the call, as far as a sync can tell. Disabled instances are
+// included. If there is no such service, it returns none. A znode that is not
+// an instance, or that the client may not read, is logged and left out. It
+// costs a sync, a list, and one request of many reads: see Client.ReadAll. To
+// ask often use Service.
 func (d *Discovery[T]) Instances(ctx context.Context, name string) ([]Instance[T], error) {
 	fail := func(err error) ([]Instance[T], error) {
 		return nil, fmt.Errorf("discovery: instances of %s: %w", name, err)

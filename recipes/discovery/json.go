@@ -19,11 +19,11 @@ type Codec[T any] struct{ class string }
 // see an object as a Map. Text, numbers that are Integer or Double, booleans
 // and null need none; other numbers, such as Long, do.
 //
-// The floats of T are written with a fraction or an exponent, since to Java a 1
-// may be an Integer. Those in an any, in a json.Number or from a MarshalJSON
-// are written as they are, unless they are the payload and class is Double or
-// Float. A payload that is not of the class that its JSON shows is an error:
-// Curator would fail for all instances of the service.
+// The floats of T are written with a fraction or an exponent, because Java may
+// read 1 as an Integer. Numbers in an any, in a json.Number or from a
+// MarshalJSON are written unchanged, unless the number is the whole payload and
+// class is Double or Float. If the JSON of a payload does not fit class, that
+// is an error: Curator would fail for all instances of the service.
 //
 // A payload of another class stays as it is: see Instance.Raw.
 //
@@ -95,11 +95,11 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
 }
 
-// Decode reads the data of the znode of an instance. It reads whatever Curator
-// reads, such as a port "8080" or 8080.0, except that an instance without a
-// name or an ID is an error. With Encode and framework.Client.Update, an
-// operator's tool disables one from outside, for instance.
-// JSON[json.RawMessage] leaves every payload as it is.
+// Decode reads the data of the znode of an instance. It reads all that Curator
+// reads, such as a port "8080" or 8080.0, but an instance without a name or an
+// ID is an error. An operator's tool can use it with Encode and
+// framework.Client.Update, for example to disable an instance from outside.
+// JSON[json.RawMessage] leaves every payload unchanged.
 func (c Codec[T]) Decode(text []byte) (i Instance[T], err error) {
 	if len(text) == 0 {
 		return i, errors.New("no data")

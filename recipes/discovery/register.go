@@ -78,8 +78,8 @@ func (d *Discovery[T]) Register(ctx context.Context, instance Instance[T], opts 
 	return r, nil
 }
 
-// Instance returns the instance as it was registered, with its ID and the time
-// in its znode.
+// Instance returns the instance as it was registered, with the ID and the
+// registration time that its znode has.
 func (r *Registration[T]) Instance() Instance[T] { return r.instance }
 
 // Update replaces the data of the instance, and returns when the ensemble has

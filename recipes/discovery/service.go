@@ -63,12 +63,13 @@ func (d *Discovery[T]) Service(name string, opts ...ServiceOption) (*Service[T],
 	return s, nil
 }
 
-// All returns the instances, by ID, those that are Disabled as well. It waits
-// until they are known for the first time, and after that only while they are
-// decoded: without a connection it returns the last that were known, and Status
-// says since when. Znodes that may not be read are left out, and named by
-// Status; if that is the service itself All fails with zk.ErrNoAuth. The
-// instances are shared: what they point to must not be changed.
+// All returns the instances, sorted by ID, including those that are Disabled.
+// It waits until they are known for the first time. After that it waits only
+// until they are decoded: without a connection it returns the last known
+// instances, and Status says since when. Znodes that may not be read are left
+// out, and Status names them. If the znode of the service itself may not be
+// read, All fails with zk.ErrNoAuth. The instances are shared: what they point
+// to must not be changed.
 func (s *Service[T]) All(ctx context.Context) ([]Instance[T], error) {
 	now, err := s.synced(ctx)
 	if err != nil {
@@ -93,11 +94,12 @@ func (s *Service[T]) Fresh(ctx context.Context) ([]Instance[T], error) {
 	return instances(now.good), nil
 }
 
-// Listen calls fn with the instances, once they are known, and then whenever
-// they, the State of the Status, or what may not be read have changed, until
-// stop is called or the Discovery is closed. The calls are made on a goroutine
-// of this listener: a slow fn delays only itself, and misses no last state. A
-// panic of fn is logged. stop does not wait for a call that is under way.
+// Listen calls fn when the instances are first known. After that it calls fn
+// when the instances, the State of the Status, or the set of unreadable znodes
+// has changed, until stop is called or the Discovery is closed. Each listener
+// has its own goroutine: a slow fn delays only itself, and never misses the
+// last state. A panic of fn is logged. stop does not wait for a call that is
+// under way.
 func (s *Service[T]) Listen(fn func(all []Instance[T], status Status)) (stop func()) {
 	if s.d == nil || fn == nil {
 		return func() {}
@@ -128,9 +130,9 @@ type Status struct {
 	Instances int // that can be read
 	Disabled  int // of these
 	Failed    int // of these, that Pick leaves out for now
-	// Unreadable says which znodes cannot be read as instances, and why. It is
-	// zk.ErrNoAuth if the session may not read the znode: an instance, or the
-	// service itself.
+	// Unreadable has an error for each znode that cannot be read as an instance.
+	// The error wraps zk.ErrNoAuth if the session may not read the znode, which is
+	// an instance's or that of the service itself.
 	Unreadable []error
 }
 

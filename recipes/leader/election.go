@@ -21,18 +21,19 @@ import (
 
 // Election is one candidate's part in the election at a path: the first in line
 // leads, for one term, and goes to the end of the line for the next. It is safe
-// for concurrent use; each value stands in line for itself, even if others of
-// the same process stand there. A term is never handed off in-process: each
-// Acquire of one value, and each term of its Run, waits behind all candidates
-// that are in line.
+// for concurrent use; each value has its own place in line, even if other
+// values of the same process are in line. A term is never handed off
+// in-process: each Acquire of one value, and each term of its Run, waits behind
+// all candidates that are in line.
 //
 //	<path>/_c_<uuid>-latch-NNNNNNNNNN    ephemeral, sequential; data: the id
 //
 // Each candidate watches its own znode and the one or two before it. When the
-// last of those vanishes it leads, and it never creates again while its own
-// znode is there. A term is a [recipes.Lease]: its token tells it from every
-// other term, and it is lost in time if it cannot be proven. The znode of a
-// term stays until the term's work has returned, as long as the session lives.
+// last znode before it is gone, it leads. It never creates a second znode while
+// its first one exists. A term is a [recipes.Lease]. Its token distinguishes it
+// from every other term. It is declared lost in time if it cannot be proven.
+// The znode of a term stays until the term's work has returned, as long as the
+// session lives.
 //
 // What that costs all clients; recipes.Line has more figures:
 //

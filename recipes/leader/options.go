@@ -101,9 +101,8 @@ func WithID(id string) Option { return recipes.WithData([]byte(id)) }
 func WithLayout(l Layout) Option { return option(func(c *config) { c.layout = l }) }
 
 // WithMaxTerm sets how long Run leads while other candidates wait: after d the
-// term ends as soon as there is another candidate, so that leadership goes
-// round. At least 1ms. Default 0: a term ends only by its function or by a
-// loss.
+// term ends as soon as there is another candidate, so that leadership rotates.
+// At least 1ms. Default 0: a term ends only by its function or by a loss.
 // For New.
 func WithMaxTerm(d time.Duration) Option { return option(func(c *config) { c.maxTerm = d }) }
 

@@ -45,18 +45,18 @@ type term struct {
 // is logged, and counted by the Observer.
 //
 // An error of lead, and a campaign that fails, are logged and followed by a
-// pause (WithBackoff). If lead returns nil by itself within a second, the next
-// campaign begins a second after the term did, at the earliest: a lead that
-// does nothing must not keep the ensemble busy. Run logs that once. Once the
-// term's context has ended, an error of lead is ignored, except ErrStop, which
-// ends Run with nil. Run fails for good with framework.ErrClosed,
-// recipes.ErrLayout, recipes.ErrExhausted, zk.ErrNoAuth and zk.ErrAuthFailed,
-// which no further campaign would mend, with zk.ErrNoNode if the client's
-// chroot does not exist, and when WithBackoff allows no more pauses. It
-// campaigns again after any other error, even if the tree below the chroot was
-// deleted, and also after framework.ErrAuthFailed, which ends when a connection
-// is accepted, unless it is framework.ErrAuthRequired. A panic of lead passes
-// through, with the term released.
+// pause (WithBackoff). If lead returns nil within a second, although its
+// context has not ended, the next campaign begins at least a second after the
+// start of the term. So a lead that does nothing does not keep the ensemble
+// busy. Run logs this once. Once the term's context has ended, an error of lead
+// is ignored, except ErrStop, which ends Run with nil. Run returns with
+// framework.ErrClosed, recipes.ErrLayout, recipes.ErrExhausted, zk.ErrNoAuth,
+// zk.ErrAuthFailed or framework.ErrAuthRequired, because another campaign would
+// not help. It returns with zk.ErrNoNode if the client's chroot does not exist,
+// and it returns when WithBackoff allows no more pauses. After any other error
+// Run campaigns again, even if the tree below the chroot was deleted. That
+// includes framework.ErrAuthFailed, because a later connection may be accepted.
+// A panic of lead passes through, with the term released.
 //
 // An Election runs once at a time: a second Run at the same time is an error,
 // and so is a nil function.

@@ -25,7 +25,7 @@ import (
 // A key has nothing, at the ensemble or here, while nobody holds or waits: its
 // directory is a container, which vanishes some time after its last use. The
 // next use creates it again, at the cost of three requests. (In Kazoo's layout
-// the directories stay. So does one that never had a child: see
+// the directories stay. For a directory that never had a child see
 // recipes.NewLine.)
 type Keyed struct {
 	client *framework.Client

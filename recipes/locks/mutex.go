@@ -19,21 +19,23 @@ import (
 //
 //	<path>/_c_<uuid>-lock-NNNNNNNNNN    ephemeral, sequential
 //
-// and the first in line holds. A release wakes the next two in line: the first
-// of them is granted, and the second looks who is ahead now. Goroutines of one
-// process wait in-process, in order, behind that one znode, which goes from one
-// to the next in memory: see recipes.WithHandoffs and recipes.WithLinger.
+// and the first in line holds. A release wakes the next two in line. The first
+// of them gets the lock, and the second lists the line to see what is ahead
+// now. Goroutines of one process wait in-process, in order, behind that one
+// znode, which goes from one to the next in memory: see recipes.WithHandoffs
+// and recipes.WithLinger.
 //
-// It costs what a recipes.Line costs; a release with recipes.WithAsyncRelease
-// is not waited for, and can share a request with the next create:
+// It costs what a recipes.Line costs. With recipes.WithAsyncRelease the caller
+// does not wait for the release, which can share a request with the next
+// create:
 //
 //   - alone, acquired and released: 3 requests, 2 transactions
 //   - acquired again after WithAsyncRelease: 1 request, 1 transaction
 //   - a handoff in-process: nothing
 //   - a turn in a line of ten: 7 requests, 2 transactions, wakes 2
 //
-// The first goroutine that comes to wait in-process costs one list. A znode
-// that is held for longer is watched, in case somebody else deletes it.
+// The first goroutine that waits in-process costs one list. A znode that is
+// held for longer is watched, in case somebody else deletes it.
 type Mutex struct {
 	line  *recipes.Line
 	keyed *Keyed // that it is a lock of; nil: none

@@ -42,13 +42,12 @@
 //   - set: 4 requests, 1 transaction
 //   - closed: 3 requests, 1 transaction
 //
-// In each further session it costs what the first one did. Creates that are due
-// together share transactions, up to 256 each. Reads of 16 or more share
-// requests, with servers since 3.6. A thousand Nodes of a client need about
-// twenty requests after an expiry, of which five are transactions. After a lost
-// session, a client waits for a random time of up to a tenth of the session
-// timeout before it creates its Nodes, so that many clients do not come at
-// once.
+// Each later session costs the same as the first. Creates that are due together
+// share transactions, up to 256 each. Reads of 16 or more share requests, with
+// servers since 3.6. A thousand Nodes of a client need about twenty requests
+// after an expiry, of which five are transactions. After a lost session, a
+// client waits for a random time of up to a tenth of the session timeout before
+// it creates its Nodes, so that many clients do not come at once.
 //
 // A Node that stands has a watch at the server. In case an event is lost it
 // also reads its znode about once per session timeout. All Nodes of a client

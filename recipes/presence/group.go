@@ -61,8 +61,8 @@ type Group struct {
 	follow []cache.Option
 }
 
-// NewGroup returns the group at path. It makes no request. opts are those of
-// its Nodes, WithLayout, and for Follow cache.WithRecheck.
+// NewGroup returns the group at path. It makes no request. opts are the options
+// of its Nodes, WithLayout, and cache.WithRecheck, which applies to Follow.
 func NewGroup(client *framework.Client, path string, opts ...Option) (*Group, error) {
 	cfg, err := newConfig(opts)
 	if err == nil {
@@ -144,10 +144,10 @@ type Member struct {
 	Session int64 // whose znode it is
 }
 
-// Members returns who has a znode in the group, by id: also the member that
-// this client has joined counts only if it has one. A group that was never
-// joined has none. Children that no member of the layout can have are ignored.
-// Znodes that may not be read are left out, and named in the log: see Read. It
+// Members returns the members that have a znode in the group, sorted by id.
+// This client's own member is in the list only if it has a znode. A group that
+// was never joined has none. Children that no member of the layout can have are
+// ignored. Znodes that may not be read are left out and logged: see Read. It
 // costs a list, and one request of many reads: see Client.ReadAll.
 //
 // It shows at least what this client has done and seen before the call. Its
@@ -164,8 +164,8 @@ func (g *Group) Members(ctx context.Context) ([]Member, error) {
 	return members, err
 }
 
-// Read is Members, and also returns the paths of the znodes that may not be
-// read. Each of them may be a member's.
+// Read returns what Members returns, and the paths of the znodes that may not
+// be read. Each of these may be a member's. Read does not log them.
 func (g *Group) Read(ctx context.Context) (members []Member, unreadable []string, err error) {
 	if g.client == nil {
 		return nil, nil, ErrClosed

@@ -145,10 +145,11 @@ func (n *Node) Start() error {
 	return nil
 }
 
-// Standing waits until the znode stands, with the data of New or of a Set.
-// While the name is taken, or a request is refused, it waits on, and when ctx
-// ends the error wraps why. If this session had the znode before Start, and the
-// ensemble refuses to write the data, Standing returns that error.
+// Standing waits until the znode exists with the data of New or of a Set. It
+// continues to wait while the name is taken or a request is refused; if ctx
+// ends then, the error wraps that reason. If this session had the znode before
+// Start, and the ensemble refuses to write the data, Standing returns that
+// error.
 func (n *Node) Standing(ctx context.Context) error {
 	return n.await(ctx, "stand at", func() (bool, error) {
 		switch {

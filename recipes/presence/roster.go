@@ -19,7 +19,7 @@ type Roster struct {
 
 // Follow begins to follow the group, until Close. It makes no request before it
 // returns. The group need not exist. If a server loses the event of a change,
-// that is found later: see cache.WithRecheck.
+// the recheck finds the change later: see cache.WithRecheck.
 func (g *Group) Follow() *Roster {
 	if g.client == nil {
 		return &Roster{}
@@ -56,7 +56,8 @@ func (r *Roster) Fresh(ctx context.Context) ([]Member, error) {
 
 // Status says whether the members are up to date: cache.Stale means that there
 // may have been changes that are not known yet. Its Unreadable has the paths of
-// the znodes that may not be read: each may be a member's, and none is shown.
+// the znodes that may not be read. Each of them may be a member's, and the
+// Roster does not show it.
 func (r *Roster) Status() cache.Status {
 	if r.cache == nil {
 		return cache.Status{State: cache.Closed}
@@ -64,11 +65,11 @@ func (r *Roster) Status() cache.Status {
 	return r.cache.Status()
 }
 
-// Listen calls fn with the members, once they are known, and then whenever
-// they, or the State or Unreadable of the Status, have changed, until stop is
-// called or the Roster is closed. The calls are made on a goroutine of this
-// listener: a slow fn delays only itself, and misses no last state. A panic of
-// fn is logged. stop does not wait for a call that is under way.
+// Listen calls fn when the members are first known. After that it calls fn when
+// the members, or the State or Unreadable of the Status, have changed, until
+// stop is called or the Roster is closed. Each listener has its own goroutine:
+// a slow fn delays only itself, and never misses the last state. A panic of fn
+// is logged. stop does not wait for a call that is under way.
 func (r *Roster) Listen(fn func(all []Member, status cache.Status)) (stop func()) {
 	if r.cache == nil || fn == nil {
 		return func() {}

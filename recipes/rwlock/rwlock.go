@@ -27,9 +27,9 @@ import (
 //	<path>/_c_<uuid>-<host>-R-NNNNNNNNNN    a reader: ephemeral, sequential
 //	<path>/_c_<uuid>-<host>-W-NNNNNNNNNN    a writer: the same
 //
-// A reader waits for the last writer before it, and watches that one and its
-// own znode; a writer waits for all before it, and watches its own znode and up
-// to 16 readers, or one writer.
+// A reader waits for the last writer before it. It watches the znode of that
+// writer and its own. A writer waits for all contenders before it. It watches
+// its own znode and up to 16 readers, or one writer.
 //
 // The goroutines of a process that wait to read when its znode is first share
 // that znode. Those that come later share it too, while no writer waits, here
@@ -46,8 +46,8 @@ import (
 //   - a reader leaves before a writer: 1 request, 1 transaction, wakes 1
 //   - a turn in a line of ten writers: 6 requests, 2 transactions, wakes 1
 //
-// A reader that shares, or a writer that gets the znode in a handoff, makes no
-// request; the first such caller costs one list.
+// A reader that shares a znode, or a writer that gets one in a handoff, makes
+// no request. Only the first such caller costs one list.
 type RWLock struct {
 	read, write *recipes.Line
 }

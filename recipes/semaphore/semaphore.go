@@ -50,9 +50,9 @@ import (
 //   - a turn in a line of ten: 16 requests, 3 transactions, wakes 3
 //
 // An Acquire alone takes two round trips. On servers before 3.6, and where more
-// than about 250 permits are held, it takes three, and two requests more. The
-// first Acquire of each value costs one more read and one more list. Release
-// costs a delete for each permit.
+// than about 250 permits are held, it takes three round trips, and costs two
+// more requests. The first Acquire of each Semaphore value costs one more read
+// and one more list. Release costs a delete for each permit.
 //
 // Permits are not reentrant: Acquire always takes another permit, whatever
 // leases the context carries. In a line with a Curator client that takes
