@@ -282,7 +282,8 @@ func WithDialer(dial Dialer) Option { return func(c *config) { c.dial = dial } }
 // If the name server fails, or is silent for a 48th of the session timeout, the
 // client uses the addresses of the last answer. It does not if the name server
 // says that the name does not exist, or has other addresses. At an address of
-// the last answer the session is resumed. There a new session, or the answer
+// the last answer the session is resumed. There, from a third of the session
+// timeout after that answer on, a new session, or the answer
 // that the session is gone, counts only if the chroot has the same Czxid and
 // Ctime as before; without a chroot, only if the latest transaction of the
 // ensemble is not below the latest one that the client has seen. The chroot is

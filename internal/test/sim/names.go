@@ -28,6 +28,7 @@ type named struct {
 	hosts []string   // by member: its address
 	taken []bool     // by another ensemble
 	moves int        // of members, so far
+	fails []int      // by member: faults of its name and their ends, so far
 }
 
 // nameOf returns the name of a member.
@@ -50,7 +51,7 @@ func (w *world) names(ctx context.Context) (servers string, err error) {
 		return "", err
 	}
 	for i := range w.plan.Workers {
-		n := &named{world: w, client: i, net: w.ens.ClientNet(fmt.Sprint(i)), hosts: make([]string, w.plan.Members), taken: make([]bool, w.plan.Members)}
+		n := &named{world: w, client: i, net: w.ens.ClientNet(fmt.Sprint(i)), hosts: make([]string, w.plan.Members), taken: make([]bool, w.plan.Members), fails: make([]int, w.plan.Members)}
 		n.heal()
 		w.named = append(w.named, n)
 	}
@@ -67,6 +68,7 @@ func (n *named) heal() {
 	defer n.mu.Unlock()
 	clear(n.taken)
 	for i := range n.hosts {
+		n.fails[i]++
 		n.hosts[i] = fmt.Sprint("10.0.0.", i+1)
 		n.Is(nameOf(i), n.hosts[i])
 		n.Answer(nameOf(i), nameserver.Addresses, 0)
@@ -136,9 +138,26 @@ func (n *named) fail(f Fault, member int) {
 	case AddressTaken:
 		answer = nameserver.Silence
 	}
+	n.fails[member]++
 	// What the name server says is true.
-	n.taken[member] = f.What == AddressTaken || n.taken[member] && answer != nameserver.Addresses
+	n.taken[member] = n.taken[member] && answer != nameserver.Addresses
 	n.Answer(nameOf(member), answer, delay)
+	if f.What == AddressTaken {
+		now := n.fails[member]
+		time.AfterFunc(n.world.plan.Timeout/2, func() { n.take(member, now) })
+	}
+}
+
+// take gives a member's address to another ensemble, unless there was another
+// fault since. Before that the latest answer of the name server may be one that
+// clients trust: it was true a moment ago.
+func (n *named) take(member, fails int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.fails[member] == fails {
+		n.taken[member] = true
+		n.net.Drop()
+	}
 }
 
 // OfNames reports whether a fault is one of the name service.
