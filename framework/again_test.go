@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -270,7 +271,12 @@ func TestTheEnsembleIsKnownByTheLatestTransaction(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		provision(t, ens, ours)
 		time.Sleep(time.Second)
-		n := startNamed(t, ens, "zk0.example.:2181")
+		home := ens.ClientNet("home")
+		var at atomic.Pointer[testutil.ClientNet]
+		at.Store(home)
+		n := startNamed(t, ens, "zk0.example.:2181", framework.WithDialer(func(network, _ string, limit time.Duration) (net.Conn, error) {
+			return at.Load().Dial(network, ens.Servers(), limit)
+		}))
 		s := n.connected(t, timeout)
 		for range 2 * more {
 			_, err := n.Set(t.Context(), "/", nil, -1)
@@ -279,17 +285,16 @@ func TestTheEnsembleIsKnownByTheLatestTransaction(t *testing.T) {
 		must(t, s.Prove(t.Context()))
 		lost := lossOf(t, s)
 		n.names.Answer("", nameserver.Silence, 0)
-		home := n.network
 		home.Cut()
 		bubble.Await(t, "the loss", lost)
 		bubble.Await(t, "the end of the session", s.Done())
-		n.network = other(t, more).ClientNet("taken")
+		at.Store(other(t, more).ClientNet("taken"))
 		time.Sleep(timeout)
 		if now, err := n.Session(); err == nil && now.Connected() {
 			t.Errorf("connected to another ensemble, which has fewer transactions than session %x has seen", s.ID())
 		}
 		home.Heal()
-		n.network = home
+		at.Store(home)
 		n.names.Answer("", nameserver.Addresses, 0)
 		n.connected(t, 2*timeout)
 	})
