@@ -145,8 +145,8 @@ func TestAFollowerOutlivesAnother(t *testing.T) {
 	}
 }
 
-// A look counts from its beginning: what has changed since, while its answer was
-// on its way, may be missing in it.
+// A look counts from its beginning: what has changed since, while its answer
+// was on its way, may be missing in it.
 func TestALookCountsFromItsBeginning(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		c, network := connect(t, ens)

@@ -50,8 +50,8 @@ func TestItsEarlierSessionsLiveOn(t *testing.T) {
 	}, testutil.WithMembers(3))
 }
 
-// The answer to the delete of a member that leaves is lost. It has left, in each
-// round, whether it is the last one or not.
+// The answer to the delete of a member that leaves is lost. It has left, in
+// each round, whether it is the last one or not.
 func TestLeavesWithoutAnAnswer(t *testing.T) {
 	for _, loser := range []int{0, 1} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {

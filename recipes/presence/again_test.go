@@ -15,8 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
-// A client whose Nodes have all ended gets others. They hear of its state as the
-// first ones did.
+// A client whose Nodes have all ended gets others. They hear of its state as
+// the first ones did.
 func TestNodesAfterTheLastOne(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, net := w.Connect("ours"), w.ClientNet("ours")
@@ -143,8 +143,8 @@ func TestALostWriteThatIsThenRefused(t *testing.T) {
 	})
 }
 
-// A Node whose last delete has lost its answer leaves a guard behind, which ends
-// some time, and then nothing.
+// A Node whose last delete has lost its answer leaves a guard behind, which
+// ends some time, and then nothing.
 func TestNothingIsLeftOfGuards(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("ours")
