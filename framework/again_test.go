@@ -323,3 +323,20 @@ func TestARestoredEnsembleIsKnown(t *testing.T) {
 		}
 	})
 }
+
+// Two keep a session. One that releases twice does not release the other.
+func TestAKeeperReleasesOnce(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		s := session(t, c)
+		must(t, s.Prove(t.Context()))
+		first, second := s.Keep(), s.Keep()
+		first()
+		first()
+		time.Sleep(10 * timeout)
+		if !s.Proven() {
+			t.Error("the second does not keep it")
+		}
+		second()
+	})
+}
