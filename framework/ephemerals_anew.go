@@ -72,7 +72,7 @@ func (e *ephemerals) unsureLocked() (all []*claim) {
 func (e *ephemerals) resolve() {
 	ctx, cancel := context.WithTimeout(context.Background(), e.core.cfg.sessionTimeout)
 	defer cancel()
-	err := scope{core: e.core}.do(ctx, opNameEphemerals, "/", repeatable, func(*attempt) error {
+	err := scope{core: e.core, budget: endless()}.do(ctx, opNameEphemerals, "/", repeatable, func(*attempt) error {
 		_, err := e.countAnew(ctx, false)
 		return err
 	})

@@ -2,6 +2,7 @@ package presence_test
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -49,5 +51,40 @@ func TestARefusedSetTakesBackNoOther(t *testing.T) {
 			standing(t, w, c, n, want)
 		}
 		closed(t, w, n)
+	})
+}
+
+// Several Nodes wait for one directory. Who makes it is refused: all of them
+// have failed, say so, and pause.
+func TestADirectoryThatIsRefusedToAll(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.Connect("ours")
+		refused := testutil.NewFault(testutil.Match{Op: testutil.OpCreateContainer, Times: -1}, testutil.Fail(testutil.CodeNoAuth))
+		stop := w.Control(refused.Control)
+		w.Latency(10 * time.Millisecond)
+		var all []*presence.Node
+		for i := range 5 {
+			n, err := presence.New(c, fmt.Sprint(path, i), nil)
+			must(t, err)
+			must(t, n.Start())
+			all = append(all, n)
+		}
+		time.Sleep(100 * time.Millisecond) // the first answer has come
+		for _, n := range all {
+			if s := n.Status(); !errors.Is(s.Err, zk.ErrNoAuth) {
+				t.Errorf("%s: %v", n.Path(), s.Err)
+			}
+		}
+		time.Sleep(time.Minute)
+		w.ResetRequests()
+		time.Sleep(time.Hour)
+		if got := w.Cost()[testutil.OpCreate]; got > 5*360 {
+			t.Errorf("%d creates in an hour", got)
+		}
+		stop()
+		for _, n := range all {
+			standing(t, w, c, n, "")
+			closed(t, w, n)
+		}
 	})
 }
