@@ -160,10 +160,14 @@ func (w *world) becomesSo(wrong func() string) {
 	}
 }
 
+// probe begins the paths of the containers that are made to see whether clients
+// do that.
+const probe = "/made-by-"
+
 func (w *world) withoutContainers(client int) string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	path := fmt.Sprint(w.plan.base(), "/made-by-", client)
+	path := fmt.Sprint(w.plan.base(), probe, client)
 	seen := w.plan.view(client).Path(path)
 	err := w.clients[client].MakeContainerPath(ctx, seen)
 	is := strings.Contains(w.ens.Tree(), path+" container\n")

@@ -565,7 +565,9 @@ func (w *world) end() {
 	if left := w.ens.Watches(); len(left) > 0 {
 		w.ledger.fault("watches left: %v", left)
 	}
-	if left := bubble.Unused(w.ens); tidy && len(left) > 0 {
+	probes := w.plan.base() + probe
+	left := slices.DeleteFunc(bubble.Unused(w.ens), func(path string) bool { return strings.HasPrefix(path, probes) })
+	if tidy && len(left) > 0 {
 		w.ledger.fault("containers that never had a child are left: %v", left)
 	}
 	if err := w.ens.Close(); err != nil {
