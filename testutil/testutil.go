@@ -41,7 +41,8 @@
 //
 // A test that hangs in virtual time panics, and says what each goroutine waits
 // for: when it has not ended in a week of virtual time ([WithTimeLimit]), or
-// when time has stood still for two to four minutes of real time.
+// when time has stood still for two to four minutes of real time while nothing
+// computes.
 //
 // # Faults
 //
