@@ -75,3 +75,15 @@ func TestADirectoryThatIsMadeAgainIsDeleted(t *testing.T) {
 		}
 	})
 }
+
+// A server writes the ids of the client in place of the scheme auth.
+func TestADirectoryWithTheACLOfItsMakerIsDeleted(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens, framework.WithAuth("digest", []byte("user:password")), framework.WithACL(zk.AuthACL(zk.PermAll)...))
+		must(t, framework.MakeDirectory(t.Context(), c, "/app/dir"))
+		time.Sleep(3 * timeout)
+		if ens.Exists("/app/dir") {
+			t.Error("it stays")
+		}
+	})
+}
