@@ -13,12 +13,13 @@ import (
 )
 
 // The servers delete a container that has become empty, but not one that never
-// had a child. A recipe that has made one, and gives up before it creates what
-// it has made it for, leaves it. So the client deletes what it has made and
-// nobody has used within a session timeout, or until the client closes, by the
-// transaction that sweeps directories. There no version tells the one that was
-// looked at from another that was made since, but neither was ever used, and
-// whoever finds it missing makes it again.
+// had a child. It would stay if a recipe made it and gave up before it created
+// the child. So the client deletes a directory that it has made for a recipe if
+// nothing was created in it within a session timeout, or until the client
+// closes, by the transaction that sweeps directories. No version tells that
+// directory from one that was made since. But that one was never used either,
+// and a recipe that finds it missing makes it again. A directory that the user
+// of this client makes too is the user's: it stays.
 
 // unused knows the directories that this client has made, and in which it has
 // not created anything yet.
