@@ -94,6 +94,7 @@ var (
 	SetWatches      = forEngine{}.SetWatches
 	Unwatch         = forEngine{}.Unwatch
 	Arm             = forEngine{}.Arm
+	MakeDirectory   = forEngine{}.MakeDirectory
 )
 
 // CreateEphemeral, CloseEarlier and WatchAndResume are what forEngine has.

@@ -175,9 +175,16 @@ func (w scope) getACL(ctx context.Context, path string) ([]zk.ACL, *zk.Stat, err
 	return n.acl, n.stat, err
 }
 
-// makePath creates path and every missing znode above it. It begins at the
-// lower end, so that it needs no permission for ancestors that exist.
+// makePath is makeDirs for a user, who also gets what a recipe has made: see
+// unused.go.
 func (w scope) makePath(ctx context.Context, path string, create znodeCreator) error {
+	w.core.unused.used(w.root.fix(path))
+	return w.makeDirs(ctx, path, create)
+}
+
+// makeDirs creates path and every missing znode above it. It begins at the
+// lower end, so that it needs no permission for ancestors that exist.
+func (w scope) makeDirs(ctx context.Context, path string, create znodeCreator) error {
 	full, err := w.fit(opNameCreate, path, zk.FlagPersistent, createSize(nil, w.core.cfg.acl))
 	if err != nil {
 		return err

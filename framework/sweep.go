@@ -133,7 +133,15 @@ func (d *sweptDir) isOurs(stat *zk.Stat) bool {
 
 // wouldMake reports whether the client would make a directory as it is.
 func (c *core) wouldMake(stat *zk.Stat, acl []zk.ACL) bool {
-	return stat.DataLength == 0 && stat.Version == 0 && stat.Aversion == 0 && slices.Equal(acl, c.cfg.acl)
+	return stat.DataLength == 0 && stat.Version == 0 && stat.Aversion == 0 && len(acl) >= len(c.cfg.acl) && !slices.ContainsFunc(acl, c.isForeign)
+}
+
+// isForeign reports whether the client's ACL has no such entry. Servers write
+// the ids of whoever creates a znode in place of the scheme auth.
+func (c *core) isForeign(entry zk.ACL) bool {
+	return !slices.ContainsFunc(c.cfg.acl, func(own zk.ACL) bool {
+		return own == entry || own.Scheme == "auth" && own.Perms == entry.Perms && entry.Scheme != "world"
+	})
 }
 
 // isEmptySince reports whether a directory that is empty was so at the last

@@ -13,12 +13,13 @@ import (
 )
 
 // The servers delete a container that has become empty, but not one that never
-// had a child. A recipe that has made one, and gives up before it creates what
-// it has made it for, leaves it. So the client deletes what it has made and
-// nobody has used within a session timeout, or until the client closes, by the
-// transaction that sweeps directories. There no version tells the one that was
-// looked at from another that was made since, but neither was ever used, and
-// whoever finds it missing makes it again.
+// had a child. It would stay if a recipe made it and gave up before it created
+// the child. So the client deletes a directory that it has made for a recipe if
+// nothing was created in it within a session timeout, or until the client
+// closes, by the transaction that sweeps directories. No version tells that
+// directory from one that was made since. But that one was never used either,
+// and a recipe that finds it missing makes it again. A directory that the user
+// of this client makes too is the user's: it stays.
 
 // unused knows the directories that this client has made, and in which it has
 // not created anything yet.
@@ -32,54 +33,88 @@ type unused struct {
 type unusedDir struct {
 	after int64
 	at    time.Time
+	tries int // that have made it, or may have
 }
 
-// createDirectory is createContainer for a recipe.
+// createDirectory is createContainer for a recipe. A create whose answer is
+// lost counts only if the session has seen a transaction before it: what exists
+// is otherwise anybody's.
 func (c *core) createDirectory(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error) {
-	first := c.noteUnused(full)
+	after := c.latestSeen(conn)
+	c.noteUnused(full, after)
 	path, err := c.createContainer(conn, full, data, acl)
-	if first && err != nil && classify(err) != ambiguous {
-		c.unused.used(full)
+	if err != nil && (after == 0 || classify(err) != ambiguous) {
+		c.unused.noteFailed(full)
 	}
 	return path, err
 }
 
-// noteUnused notes a directory that is about to be created. It reports whether
-// it is the first to do so: an earlier try may have made it.
-func (c *core) noteUnused(full string) (first bool) {
-	d, u := unusedDir{c.latestSeen(), time.Now()}, &c.unused
+// noteUnused notes a directory that is about to be created.
+func (c *core) noteUnused(full string, after int64) {
+	u := &c.unused
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if _, noted := u.dirs[full]; noted {
-		return false
-	}
 	if u.dirs == nil {
 		u.dirs = make(map[string]unusedDir)
 	}
+	d, noted := u.dirs[full]
+	if !noted {
+		d = unusedDir{after: after, at: time.Now()}
+	}
+	d.tries++
 	u.dirs[full] = d
 	if !u.runs {
 		u.runs = true
 		time.AfterFunc(c.cfg.sessionTimeout, c.deleteUnused)
 	}
-	return true
 }
 
-// latestSeen returns the latest transaction that the session has seen.
-func (c *core) latestSeen() int64 {
+// noteFailed notes that a try has not made a directory. Another one may have.
+func (u *unused) noteFailed(full string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	d, noted := u.dirs[full]
+	if d.tries--; d.tries > 0 {
+		u.dirs[full] = d
+	} else if noted {
+		delete(u.dirs, full)
+	}
+}
+
+// latestSeen returns the latest transaction that the session of conn has seen,
+// 0 if that is not known.
+func (c *core) latestSeen(conn *zk.Conn) int64 {
 	c.mu.Lock()
 	s := c.session
 	c.mu.Unlock()
-	if s == nil {
+	if s == nil || s.conn != conn {
 		return 0
 	}
 	return s.latestSeen()
 }
 
-// used notes that something was created in a directory.
+// used notes that something was created in a directory, or that the user wants
+// it.
 func (u *unused) used(full string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.dirs, full)
+}
+
+// isNoted reports whether a directory is noted as it was.
+func (u *unused) isNoted(full string, d unusedDir) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.dirs[full] == d
+}
+
+// forget drops a note, unless somebody has begun to make the directory again.
+func (u *unused) forget(full string, d unusedDir) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.dirs[full] == d {
+		delete(u.dirs, full)
+	}
 }
 
 // older returns the directories that were made before a time, nil if there are
@@ -105,14 +140,18 @@ func (c *core) deleteUnused() {
 	}
 	in := scope{core: c, budget: &backoff.StopBackOff{}}
 	for _, full := range slices.Backward(slices.Sorted(maps.Keys(dirs))) { // what is below comes first
+		d := dirs[full]
 		acl, stat, err := in.getACL(context.Background(), full)
-		if err == nil && c.isUnused(dirs[full], stat, acl) {
+		if err == nil && c.isUnused(d, stat, acl) && c.unused.isNoted(full, d) {
 			err = in.deleteEmpty(full, stat)
+		}
+		if c.isClosing() {
+			return // the session's deleteUnused does it
 		}
 		if err != nil && classify(err) != final {
 			break // no server answers: in the next round
 		}
-		c.unused.used(full)
+		c.unused.forget(full, d)
 	}
 	time.AfterFunc(c.cfg.sessionTimeout, c.deleteUnused)
 }
@@ -149,7 +188,7 @@ func (s *session) deleteUnused() {
 	}
 }
 
-// makeDirectory is makePath for a directory of a recipe.
+// makeDirectory is makeDirs for a directory of a recipe.
 func (w scope) makeDirectory(ctx context.Context, path string) error {
-	return w.makePath(ctx, path, w.core.createDirectory)
+	return w.makeDirs(ctx, path, w.core.createDirectory)
 }

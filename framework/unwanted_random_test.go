@@ -159,6 +159,20 @@ func (w *watchers) change() {
 	}
 }
 
+// changeAll changes each path, so that all kinds of watches tell it.
+func (w *watchers) changeAll(ens *testutil.Embedded) {
+	for _, path := range []string{"/a/x", "/a", "/b"} {
+		if ens.Exists(path) {
+			must(w.t, w.other.Delete(w.t.Context(), path, -1))
+			continue
+		}
+		must(w.t, w.other.MakePersistentPath(w.t.Context(), path))
+		if path == "/a/x" {
+			must(w.t, w.other.Delete(w.t.Context(), path, -1))
+		}
+	}
+}
+
 // disturb makes one request fail, or the connection end.
 func (w *watchers) disturb() {
 	ops := []testutil.Op{testutil.OpGetData, testutil.OpExists, testutil.OpGetChildren2, testutil.OpRemoveWatches, testutil.OpSetWatches, testutil.OpAddWatch}
@@ -175,6 +189,7 @@ func (w *watchers) disturb() {
 }
 
 // Callers that come, go, and end all at one time leave no watch of any kind.
+// Until then each hears of the next change.
 func TestUnwatchOfEveryKindAtRandom(t *testing.T) {
 	random := bubble.Random(t)
 	for range bubble.Few(20, bubble.Draw(100, 3000)) {
@@ -209,6 +224,16 @@ func TestUnwatchOfEveryKindAtRandom(t *testing.T) {
 				close(w.over)
 				w.under.Wait()
 				w.stop()
+				time.Sleep(2*timeout + time.Second)
+				w.changeAll(ens)
+				time.Sleep(time.Second)
+				for changed, k := range w.wants {
+					select {
+					case <-changed:
+					default:
+						t.Errorf("somebody waits for a change of %s", k.path)
+					}
+				}
 				w.giveUp("")
 				time.Sleep(6 * timeout)
 				left := ens.Watches()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,8 +26,9 @@ func WithTimeLimit(d time.Duration) Option { return func(c *config) { c.timeLimi
 // errSockets is the error of sockets in a bubble.
 var errSockets = errors.New("sockets do not belong into a bubble of testing/synctest, where time stands still while one waits: see the package comment of testutil for what to use")
 
-// Time stands still if it has not moved in so many looks. They are counted, so
-// that a process that a debugger has stopped does not fail.
+// Time stands still if it has not moved in so many looks, and no goroutine of
+// the bubble runs then: a slow machine may compute for longer. The looks are
+// counted, so that a process that a debugger has stopped does not fail.
 const lookPause = 100 * time.Millisecond
 
 var mostLooks = 1200 // two minutes
@@ -45,17 +47,25 @@ func (e *Embedded) boundTime(t testing.TB) {
 	t.Cleanup(func() { end.Stop() })
 	outside(func() {
 		last := e.ticked.Load()
-		for looks := 0; looks < mostLooks; looks++ {
-			time.Sleep(lookPause)
+		for looks := 0; looks < mostLooks || isBusy(bubble); time.Sleep(lookPause) {
 			now := e.ticked.Load()
 			switch {
 			case e.over.Load():
 				return
-			case now != last:
+			case now != last, looks == mostLooks:
 				last, looks = now, 0
 			}
+			looks++
 		}
 		panic(fmt.Sprintf("testutil: the virtual time of %s stands still, about %v after the start. %s", name, time.Duration(last), waits(bubble)))
+	})
+}
+
+// isBusy reports whether a goroutine of a bubble is running or runnable.
+func isBusy(bubble string) bool {
+	return slices.ContainsFunc(goroutines.In(bubble), func(stack string) bool {
+		head, _, _ := strings.Cut(stack, "\n")
+		return strings.Contains(head, "[runn")
 	})
 }
 

@@ -43,7 +43,8 @@ var Framework = seam.Framework.(interface {
 	// MakeDirectory is Client.MakeContainerPath for a znode that the caller is
 	// about to create in dir. What it has made is deleted in the background if
 	// nothing was created in it within a session timeout, or when the client is
-	// closed. That costs another request, unless Filled or Used was called.
+	// closed, unless the user makes it too. That costs another request, unless
+	// Filled or Used was called.
 	MakeDirectory(ctx context.Context, c *framework.Client, dir string) error
 	// MakeDirectoryIn is MakeDirectory in a session.
 	MakeDirectoryIn(ctx context.Context, s *framework.Session, dir string) error
