@@ -101,8 +101,8 @@ func (RecheckOption) ForPresence() {}
 // one after the other, spread over that time. That finds what no event tells:
 // an event that a server has lost, a right to read that was granted or
 // withdrawn. It costs a request for 256 znodes, and a list where the number of
-// children is not the one that is shown, as with WithFilter. At least 1ms; 0 turns it off.
-// The time goes on over lost connections.
+// children is not the one that is shown, as with WithFilter. At least 1ms; 0
+// turns it off. A lost connection does not begin it anew.
 //
 // Default: all caches of a client together read one request of 16 kB again in a
 // session timeout, on average. Each gets an equal part of that. A tree that

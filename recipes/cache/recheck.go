@@ -327,7 +327,7 @@ func (c *Cache) compare(w *watch, path string, found framework.ReadResult) (cost
 			return 0
 		}
 	case errors.Is(found.Err, zk.ErrNoAuth):
-		if held == nil {
+		if held == nil && path != c.root {
 			return 0
 		}
 	case found.Err != nil:
