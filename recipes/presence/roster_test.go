@@ -218,7 +218,7 @@ func TestARosterFindsWhatNoEventTells(t *testing.T) {
 			_, err := presence.New(c, path, nil, cache.WithRecheck(time.Hour))
 			return err
 		},
-		"must not be negative": func(c *framework.Client) error {
+		"must be 0, or at least 1ms": func(c *framework.Client) error {
 			_, err := presence.NewGroup(c, dir, cache.WithRecheck(-time.Hour))
 			return err
 		},
