@@ -27,7 +27,8 @@ type OnceResult struct {
 // session or process as well. If err is nil, delta was added exactly once for
 // the id. If the id was counted with another delta, nothing is added, and the
 // error is ErrAmount. An id has 1 to 128 bytes, and neither a slash nor what
-// else no name of a znode can have.
+// else no name of a znode can have. A call that takes as long as an id is
+// remembered fails.
 //
 // The memory is a znode, <path>-once/<two hex digits>/<id>, that is made in the
 // same transaction. From time to time, AddOnce begins to remove old ones in the
@@ -79,8 +80,14 @@ func (n *Counter) directory(id string) string {
 	return fmt.Sprintf("%s/%02x", n.markersRoot(), h.Sum32()%directories)
 }
 
-// addOnce has an addition with an id executed, or gives it up.
+var errOpen = errors.New("it was open for as long as its marker is kept")
+
+// addOnce has an addition with an id executed, or gives it up. It makes no try
+// when an earlier one's marker may have been removed.
 func (w *writer) addOnce(b *batch) {
+	var cancel context.CancelFunc
+	b.ctx, cancel = context.WithTimeoutCause(b.ctx, b.cfg.age, errOpen)
+	defer cancel()
 	a := w.begin(b)
 	defer a.unlock()
 	unsure := false
