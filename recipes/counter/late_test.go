@@ -34,7 +34,7 @@ func TestACallThatIsOpenForLongerThanItsMarkerIsKept(t *testing.T) {
 			w.ClientNet("ours").Cut()
 			time.Sleep(age + time.Second)
 			must(t, counter.RemoveOld(other, "a", time.Now()))
-			if w.Exists(counter.Directory(other, "a")+"/a") {
+			if w.Exists(counter.Directory(other, "a") + "/a") {
 				t.Error("the marker is there")
 			}
 			w.ClientNet("ours").Heal()

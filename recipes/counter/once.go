@@ -27,8 +27,7 @@ type OnceResult struct {
 // session or process as well. If err is nil, delta was added exactly once for
 // the id. If the id was counted with another delta, nothing is added, and the
 // error is ErrAmount. An id has 1 to 128 bytes, and neither a slash nor what
-// else no name of a znode can have. A call that takes as long as an id is
-// remembered fails.
+// else no name of a znode can have.
 //
 // The memory is a znode, <path>-once/<two hex digits>/<id>, that is made in the
 // same transaction. From time to time, AddOnce begins to remove old ones in the
@@ -80,14 +79,8 @@ func (n *Counter) directory(id string) string {
 	return fmt.Sprintf("%s/%02x", n.markersRoot(), h.Sum32()%directories)
 }
 
-var errOpen = errors.New("it was open for as long as its marker is kept")
-
-// addOnce has an addition with an id executed, or gives it up. It makes no try
-// when an earlier one's marker may have been removed.
+// addOnce has an addition with an id executed, or gives it up.
 func (w *writer) addOnce(b *batch) {
-	var cancel context.CancelFunc
-	b.ctx, cancel = context.WithTimeoutCause(b.ctx, b.cfg.age, errOpen)
-	defer cancel()
 	a := w.begin(b)
 	defer a.unlock()
 	unsure := false
@@ -138,7 +131,13 @@ func (a *attempt) tryOnce(unsure *bool) ([]result, error) {
 	}
 	data := b.cfg.layout.encode(t.value)
 	began := time.Now()
-	made, err := b.client.MultiOnce(b.ctx, marker, fmt.Appendf(nil, "%d %d", t.value, r.amount),
+	if !*unsure {
+		a.opened = began
+	}
+	// Later the marker of an open try may be gone.
+	ctx, cancel := context.WithTimeoutCause(b.ctx, b.cfg.age-time.Since(a.opened), errForgetting)
+	defer cancel()
+	made, err := b.client.MultiOnce(ctx, marker, fmt.Appendf(nil, "%d %d", t.value, r.amount),
 		&zk.SetDataRequest{Path: dir, Version: -1}, w.operation(b, data))
 	switch {
 	case err == nil && made.Responses != nil:
@@ -153,6 +152,9 @@ func (a *attempt) tryOnce(unsure *bool) ([]result, error) {
 		return r.noted(made.Note, made.Repeated && !*unsure, unsure)
 	}
 	*unsure = *unsure || framework.MaybeApplied(err)
+	if errors.Is(err, errForgetting) && !*unsure {
+		return nil, a.again(err)
+	}
 	if errors.Is(err, zk.ErrNoNode) { // of the directory, the counter, or what is above it
 		w.carried = 0
 		if makeErr := a.sess.MakePersistentPath(b.ctx, dir); makeErr != nil {
@@ -164,6 +166,8 @@ func (a *attempt) tryOnce(unsure *bool) ([]result, error) {
 	}
 	return nil, a.conflict(err, time.Since(began))
 }
+
+var errForgetting = errors.New("no answer came for as long as its marker is kept")
 
 var errForgotten = errors.New("its marker is removed whenever it is there")
 
