@@ -16,7 +16,7 @@ import (
 // An answer is lost, and no server is reached until the marker is old, and
 // removed by others. The call does not count twice: it says that it may have.
 func TestACallThatIsOpenForLongerThanItsMarkerIsKept(t *testing.T) {
-	for _, age := range []time.Duration{time.Second, time.Minute, time.Hour} {
+	for _, age := range []time.Duration{bubble.Timeout, time.Minute, time.Hour} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			c := w.Connect("ours", framework.WithRetry(retry.Forever(time.Second)))
 			n := newCounter(t, c, counter.WithMarkerAge(age))

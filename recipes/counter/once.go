@@ -134,8 +134,10 @@ func (a *attempt) tryOnce(unsure *bool) ([]result, error) {
 	if !*unsure {
 		a.opened = began
 	}
-	// Later the marker of an open try may be gone.
-	ctx, cancel := context.WithTimeoutCause(b.ctx, b.cfg.age-time.Since(a.opened), errForgetting)
+	// Later the marker of an open try may be gone. An answer that is not lost
+	// takes less than a session timeout.
+	most := max(b.cfg.age, a.sess.Timeout())
+	ctx, cancel := context.WithTimeoutCause(b.ctx, most-time.Since(a.opened), errForgetting)
 	defer cancel()
 	made, err := b.client.MultiOnce(ctx, marker, fmt.Appendf(nil, "%d %d", t.value, r.amount),
 		&zk.SetDataRequest{Path: dir, Version: -1}, w.operation(b, data))
@@ -152,7 +154,7 @@ func (a *attempt) tryOnce(unsure *bool) ([]result, error) {
 		return r.noted(made.Note, made.Repeated && !*unsure, unsure)
 	}
 	*unsure = *unsure || framework.MaybeApplied(err)
-	if errors.Is(err, errForgetting) && !*unsure {
+	if ctx.Err() != nil && !*unsure {
 		return nil, a.again(err)
 	}
 	if errors.Is(err, zk.ErrNoNode) { // of the directory, the counter, or what is above it

@@ -64,7 +64,8 @@ func WithInitial(value int64) Option { return option(func(c *config) { c.initial
 // that was ever set for the counter, by any process, counts for all: it is kept
 // as the data of <path>-once, as "24h0m0s". To shorten it, write that once no
 // process sets a longer one. An AddOnce fails when no answer comes for as long.
-// At least 1s. Default: what was set, or a day.
+// With less than a session timeout it can count twice after a lost answer. At
+// least 1s. Default: what was set, or a day.
 func WithMarkerAge(d time.Duration) Option {
 	return option(func(c *config) { c.age, c.aged = d, true })
 }
