@@ -261,8 +261,7 @@ func share(parts []*part, timeout time.Duration) {
 }
 
 // take returns what is due: the rest of the pass, or at least a part that is
-// worth a request, which other caches may share. A pass begins with what could
-// not be read before.
+// worth a request, which other caches may share.
 func (p *pass) take() (paths []string) {
 	worth := 1.5 * recheckBytes // about 256 small znodes
 	if p.c.cfg.shares {
@@ -278,10 +277,14 @@ func (p *pass) take() (paths []string) {
 		p.left -= p.cost(n)
 		return true
 	}
-	if p.cursor == "" {
-		hidden.each(add)
+	behind := func(path string) int { return compare(path, p.cursor) }
+	next := func() *Node {
+		n, h := view.behind(behind), hidden.behind(behind)
+		if n == nil || h != nil && compare(h.Path, n.Path) < 0 {
+			return h
+		}
+		return n
 	}
-	next := func() *Node { return view.behind(func(path string) int { return compare(path, p.cursor) }) }
 	n := next()
 	for more := true; n != nil && more; n, more = next(), p.due > 0 {
 		add(n)
@@ -327,7 +330,7 @@ func (c *Cache) compare(w *watch, path string, found framework.ReadResult) (cost
 			return 0
 		}
 	case errors.Is(found.Err, zk.ErrNoAuth):
-		if held == nil {
+		if held == nil && path != c.root {
 			return 0
 		}
 	case found.Err != nil:

@@ -54,8 +54,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// A pass takes each path once, what may not be read first, in parts of
-// half a request. The next one begins behind it.
+// A pass takes each path once, also what may not be read, in parts of half a
+// request. The next one begins behind it.
 func TestTake(t *testing.T) {
 	for name, tt := range map[string]struct {
 		znodes, hidden int
@@ -69,6 +69,7 @@ func TestTake(t *testing.T) {
 		"a part of a large tree": {200, 0, 8200, []int{82, 82, 36, 128}},
 		"what may not be read":   {5, 3, 800, []int{8, 8}},
 		"only that":              {0, 3, 300, []int{3, 3}},
+		"much of that":           {5, 1000, 9000, []int{94, 94, 94}},
 	} {
 		c := &Cache{root: "/", cfg: config{shares: true}}
 		for i := range tt.znodes {

@@ -25,7 +25,6 @@ import (
 // every AddOnce also sets the data of the directory. The delete is a multi that
 // first checks that the directory still has the version that was read *before*
 // the markers: then none of them was made since.
-
 //
 // No process lives long for certain, or adds often. So each addition does its
 // share, by chance, in the directory that it has written to. It looks at eight

@@ -132,7 +132,15 @@ func (a *attempt) tryOnce(unsure *bool) ([]result, error) {
 	}
 	data := b.cfg.layout.encode(t.value)
 	began := time.Now()
-	made, err := b.client.MultiOnce(b.ctx, marker, fmt.Appendf(nil, "%d %d", t.value, r.amount),
+	if !*unsure {
+		a.opened = began
+	}
+	// Later the marker of an open try may be gone. An answer that is not lost
+	// takes less than a session timeout.
+	most := max(b.cfg.age, a.sess.Timeout())
+	ctx, cancel := context.WithTimeoutCause(b.ctx, most-time.Since(a.opened), errForgetting)
+	defer cancel()
+	made, err := b.client.MultiOnce(ctx, marker, fmt.Appendf(nil, "%d %d", t.value, r.amount),
 		&zk.SetDataRequest{Path: dir, Version: -1}, w.operation(b, data))
 	switch {
 	case err == nil && made.Responses != nil:
@@ -147,6 +155,9 @@ func (a *attempt) tryOnce(unsure *bool) ([]result, error) {
 		return r.noted(made.Note, made.Repeated && !*unsure, unsure)
 	}
 	*unsure = *unsure || framework.MaybeApplied(err)
+	if ctx.Err() != nil && !*unsure {
+		return nil, a.again(err)
+	}
 	if errors.Is(err, zk.ErrNoNode) { // of the directory, the counter, or what is above it
 		w.carried = 0
 		if makeErr := a.sess.MakePersistentPath(b.ctx, dir); makeErr != nil {
@@ -158,6 +169,8 @@ func (a *attempt) tryOnce(unsure *bool) ([]result, error) {
 	}
 	return nil, a.conflict(err, time.Since(began))
 }
+
+var errForgetting = errors.New("no answer came for as long as its marker is kept")
 
 var errForgotten = errors.New("its marker is removed whenever it is there")
 

@@ -63,8 +63,10 @@ func WithInitial(value int64) Option { return option(func(c *config) { c.initial
 // WithMarkerAge sets how long, at least, AddOnce remembers an id. The longest
 // age that any process ever set for this counter applies to all. It is stored
 // as the data of <path>-once, such as "24h0m0s". To shorten it, first make sure
-// that no process sets a longer age, then write the new one there. At least 1s.
-// Default: the stored age, or a day if none is stored.
+// that no process sets a longer age, then write the new one there. An AddOnce
+// fails if no answer comes for that time. If it is less than a session timeout,
+// one whose answer is lost can count twice. At least 1s. Default: the stored
+// age, or a day if none is stored.
 func WithMarkerAge(d time.Duration) Option {
 	return option(func(c *config) { c.age, c.aged = d, true })
 }

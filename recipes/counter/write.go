@@ -170,6 +170,7 @@ type attempt struct {
 	lease     *recipes.Lease // on the mutex of those who had many; nil: none
 	look      bool           // whether others are in line for it
 	made      bool           // a directory that was missing
+	opened    time.Time      // when an AddOnce has made its first try that is open
 }
 
 func (w *writer) begin(b *batch) *attempt {

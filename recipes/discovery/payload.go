@@ -171,16 +171,22 @@ func (c Codec[T]) decodePayload(text json.RawMessage, i *Instance[T]) error {
 		return nil
 	}
 	class, value, err := classOf(text)
+	into := reflect.ValueOf(&i.Payload).Elem()
+	isFloat := into.CanFloat() && !reflect.TypeFor[*T]().Implements(reflect.TypeFor[json.Unmarshaler]())
+	expected := c.class
+	if expected == "" && isFloat {
+		expected = classDouble // see encodePayload
+	}
 	switch {
 	case err != nil:
 		return err
-	case class != c.class && (class != "" || !isPlain(c.class)):
+	case class != expected && (class != "" || !isPlain(expected)):
 		i.Raw = text
 		return nil
 	case string(value) == "null":
 		return nil
 	}
-	if into := reflect.ValueOf(&i.Payload).Elem(); into.CanFloat() && !reflect.TypeFor[*T]().Implements(reflect.TypeFor[json.Unmarshaler]()) {
+	if isFloat {
 		var f javaDouble // which may be infinite
 		err = json.Unmarshal(value, &f)
 		into.SetFloat(float64(f))

@@ -47,6 +47,7 @@ type Node struct {
 	kept      []byte // what the ensemble has accepted last, or New was given
 	sets      uint64 // how often data was set, by New as well
 	written   bool   // the ensemble has accepted kept
+	unwanted  bool   // the ensemble has refused kept
 	accepted  uint64 // the latest that the ensemble has accepted
 	refusedTo uint64 // the latest that it has refused, for refused
 	refused   error
@@ -156,7 +157,7 @@ func (n *Node) Standing(ctx context.Context) error {
 		case n.shown.State != Standing:
 			return false, nil
 		case !n.written:
-			return n.refusedTo > 0, n.refused
+			return n.unwanted, n.refused
 		}
 		return true, nil
 	})

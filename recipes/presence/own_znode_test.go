@@ -57,6 +57,28 @@ func TestAnnounceWhatMayNotBeWritten(t *testing.T) {
 	})
 }
 
+// The first data that a Node writes to such a znode are too large. Those of New
+// are wanted again, and are written.
+func TestASetIsRefusedWhereThisSessionHasTheZnode(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		must(t, c.MakeContainerPath(t.Context(), "/services/billing"))
+		_, err := c.Create(t.Context(), path, []byte("old"), zk.FlagEphemeral)
+		must(t, err)
+		n, err := presence.New(c, path, []byte("new"))
+		must(t, err)
+		must(t, n.Start())
+		if err := n.Set(t.Context(), make([]byte, 2<<20)); err == nil {
+			t.Error("2 MB are accepted")
+		}
+		must(t, n.Standing(t.Context()))
+		if data, _ := w.Data(path); string(data) != "new" {
+			t.Errorf("data %q", data)
+		}
+		closed(t, w, n)
+	})
+}
+
 // When ctx ends, the error of a call that waits wraps what the text says.
 func TestWhyIsWrapped(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {

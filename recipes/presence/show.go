@@ -118,7 +118,8 @@ func (n *Node) wanted() (data []byte, set uint64) {
 func (n *Node) pending() (data []byte, set uint64, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.data, n.sets, n.sets > max(n.accepted, n.refusedTo)
+	isNext := n.refusedTo > 0 && !n.written && !n.unwanted // kept, which was never written
+	return n.data, n.sets, isNext || n.sets > max(n.accepted, n.refusedTo)
 }
 
 // setAgain makes the data wanted as by another Set.
@@ -151,6 +152,7 @@ func (n *Node) refuse(set uint64, err error) (others bool) {
 		return true
 	}
 	others = !bytes.Equal(n.data, n.kept)
+	n.unwanted = n.unwanted || !others
 	n.data = n.kept
 	return others
 }
