@@ -41,8 +41,8 @@
 //
 // A test that hangs in virtual time panics, and the panic says what each
 // goroutine waits for. A test hangs if it has not ended after a week of virtual
-// time ([WithTimeLimit]), or if nothing computes and virtual time has stood still
-// for two to four minutes of real time.
+// time ([WithTimeLimit]), or if nothing computes and virtual time has stood
+// still for two to four minutes of real time.
 //
 // # Faults
 //
