@@ -546,8 +546,9 @@ func (w *world) end() {
 	if w.operator != nil {
 		closing.Go(func() { _ = w.operator.Close() }) // it has nothing to lose
 	}
-	// Everybody can delete what he has made, and in the time that a Close takes.
-	tidy := !w.replaced() && w.plan.Latency < 100*time.Millisecond
+	// Everybody can delete what he has made, in the time that a Close takes, and
+	// no operator has changed its ACL: then it is the operator's.
+	tidy := !w.replaced() && w.plan.Latency < 100*time.Millisecond && !w.hasStruck(DenyCreate, DenyRead, DenyDelete)
 	for i, c := range w.clients {
 		tidy = tidy && c.State() == framework.Connected
 		w.ledger.close(i)
