@@ -139,6 +139,11 @@ func (c *candidate) lead(ctx context.Context, term *recipes.Lease) error {
 	}
 	time.Sleep(o.after)
 	<-c.checked
-	c.truth.change(func() { c.leads = nil })
+	c.truth.change(func() {
+		c.leads = nil
+		if k := c.truth.leases[term]; k != nil && o.err == nil && ctx.Err() == nil {
+			k.brief = true
+		}
+	})
 	return o.err
 }

@@ -55,6 +55,7 @@ type known struct {
 	*call
 	user  *errand // that may end it; nil: only the test itself ends it
 	ended bool    // that has returned
+	brief bool    // a term that is released now, before Run pauses
 }
 
 // errand is a call that acquires, and perhaps releases, by itself.
@@ -143,6 +144,8 @@ func (k *known) state(l *recipes.Lease) leaseState {
 	switch {
 	case isLost(l), k.ended:
 		return isOver
+	case k.brief:
+		return mayBeHeld
 	case l.Err() == nil:
 		return isHeld
 	case k.user != nil && k.user.over:
