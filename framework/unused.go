@@ -148,12 +148,18 @@ func (c *core) deleteUnused() {
 		if c.isClosing() {
 			return // the session's deleteUnused does it
 		}
-		if err != nil && classify(err) != final {
-			break // no server answers: in the next round
+		if !isSettled(err) {
+			break // no server answers, or for another reason: in the next round
 		}
 		c.unused.forget(full, d)
 	}
 	time.AfterFunc(c.cfg.sessionTimeout, c.deleteUnused)
+}
+
+// isSettled reports whether the look at a directory, or its delete, has shown
+// what there is to know.
+func isSettled(err error) bool {
+	return err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrNotEmpty) || errors.Is(err, zk.ErrBadVersion)
 }
 
 // isUnused reports whether a znode is the directory that was made, and nothing
