@@ -229,10 +229,10 @@ func (p *pass) measure(least float64) {
 		return
 	}
 	p.size, p.least = 0, least
-	view, hidden := p.c.shown()
+	view := p.c.View()
 	sum := func(n *Node) bool { p.size += p.cost(n); return true }
-	view.each(sum)
-	hidden.each(sum)
+	view.tree.each(sum)
+	view.hidden.each(sum)
 	p.size, p.lists = max(p.size, p.cost(&Node{}))+p.lists, 0
 	p.left = p.size
 	if !p.begun && p.c.cfg.shares {
@@ -270,7 +270,7 @@ func (p *pass) take() (paths []string) {
 	if p.due+1 < min(p.left, worth) { // 1: what is added up is not exact
 		return nil
 	}
-	view, hidden := p.c.shown()
+	view := p.c.View()
 	add := func(n *Node) bool {
 		paths = append(paths, n.Path)
 		p.due -= p.cost(n)
@@ -279,7 +279,7 @@ func (p *pass) take() (paths []string) {
 	}
 	behind := func(path string) int { return compare(path, p.cursor) }
 	next := func() *Node {
-		n, h := view.behind(behind), hidden.behind(behind)
+		n, h := view.tree.behind(behind), view.hidden.behind(behind)
 		if n == nil || h != nil && compare(h.Path, n.Path) < 0 {
 			return h
 		}
@@ -319,14 +319,14 @@ func compareAll(ctx context.Context, s *framework.Session, due []partRead) error
 // done, or the list of its children if that has another number. It returns
 // what such a list costs.
 func (c *Cache) compare(w *watch, path string, found framework.ReadResult) (cost float64) {
-	view, hidden := c.shown()
-	held, read := view.get(path), framework.Read{Path: path}
+	view := c.View()
+	held, read := view.tree.get(path), framework.Read{Path: path}
 	if c.cfg.noData {
 		found.Data = nil
 	}
 	switch {
 	case errors.Is(found.Err, zk.ErrNoNode):
-		if held == nil && hidden.get(path) == nil {
+		if held == nil && view.hidden.get(path) == nil {
 			return 0
 		}
 	case errors.Is(found.Err, zk.ErrNoAuth):
@@ -336,7 +336,7 @@ func (c *Cache) compare(w *watch, path string, found framework.ReadResult) (cost
 	case found.Err != nil:
 		return 0
 	case held == nil || !held.is(newNode(path, found.Data, statOf(found.Stat))):
-	case depth(c.root, path) < c.cfg.depth && int(found.Stat.NumChildren) != view.children(path)+hidden.children(path):
+	case depth(c.root, path) < c.cfg.depth && int(found.Stat.NumChildren) != view.tree.children(path)+view.hidden.children(path):
 		read.Children = true
 		cost = recheckBytes + float64(nameBytes*found.Stat.NumChildren)
 	default:
@@ -351,13 +351,6 @@ func (c *Cache) compare(w *watch, path string, found framework.ReadResult) (cost
 		c.wake()
 	}
 	return cost
-}
-
-// shown returns what is shown, and what may not be read.
-func (c *Cache) shown() (view, hidden *tree) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.view.tree, c.view.hidden
 }
 
 // synced returns the watch of a cache that is synced, or nil.

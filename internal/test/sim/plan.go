@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -590,29 +589,19 @@ func (d *draw) op() testutil.Op {
 		testutil.OpDelete, testutil.OpMulti, testutil.OpMulti, testutil.OpSync, testutil.OpSetWatches, testutil.OpCreateSession)
 }
 
-// common is what is the same for all workers, without what is zero.
-func (p *Plan) common() iter.Seq2[string, any] {
-	return func(yield func(string, any) bool) {
-		all := reflect.ValueOf(p).Elem()
-		for i := range all.NumField() {
-			field, value := all.Type().Field(i), all.Field(i)
-			switch field.Name {
-			case "Seed", "Recipe", "Scenario", "Workers", "Faults":
-				continue
-			}
-			if !value.IsZero() && !yield(field.Name, value.Interface()) {
-				return
-			}
-		}
-	}
-}
-
 // String describes the plan.
 func (p *Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %s, %s", p.Seed, p.Recipe, p.Scenario)
-	for option, value := range p.common() {
-		fmt.Fprintf(&b, ", %s %+v", option, value)
+	all := reflect.ValueOf(p).Elem()
+	for i := range all.NumField() {
+		switch option := all.Type().Field(i).Name; option {
+		case "Seed", "Recipe", "Scenario", "Workers", "Faults":
+		default:
+			if value := all.Field(i); !value.IsZero() {
+				fmt.Fprintf(&b, ", %s %+v", option, value.Interface())
+			}
+		}
 	}
 	b.WriteByte('\n')
 	for c, client := range p.Workers {
