@@ -27,8 +27,10 @@ const (
 	// recheckPass is how long a pass through a tree takes at most, whatever that
 	// costs.
 	recheckPass = time.Hour
-	// recheckAtOnce is how many znodes a call reads again.
-	recheckAtOnce = 256
+	// recheckAtOnce is how many znodes a call reads again: three times as many
+	// small ones as are due in a session timeout, since many caches can be due
+	// in the same one.
+	recheckAtOnce = 512
 
 	answerBytes = 96 // of an answer, without its data
 	nameBytes   = 32 // of a name in a list
