@@ -263,6 +263,9 @@ BUSY ?= .ci/each busy integration "check-modules ZKR_REAL=1" race-processes race
 busy: ## what CI runs in real time, or BUSY, beside four processes that spin: what fails is mended, or leaves CI for nightly
 	@for i in 1 2 3 4; do while :; do :; done & spins="$$spins $$!"; done; trap "kill $$spins" EXIT; trap "exit 130" INT TERM HUP; $(BUSY)
 
+# What runs in virtual time or searches, and beside it what needs real time: so that is tried on a busy machine, too. Three hours on
+# two processors. The targets by themselves try more.
 .PHONY: nightly
 nightly: ## what CI does not run: the whole of what is random or long, cut networks, other releases; resumes, and ends with a line for each
-	.ci/each nightly processors "soak-virtual COUNT=1" soak day models mutants fault-mutants "faults FAULT_MINUTES=2" fuzz soak-real session-limit cuts stalls busy matrix
+	.ci/each nightly processors "soak-virtual COUNT=1" soak day models mutants "faults FAULT_MINUTES=1" "fuzz FUZZTIME=10s" \
+		-- integration "check-modules ZKR_REAL=1" "race race-modules" soak-real session-limit "cuts MINUTES=1" stalls matrix
