@@ -21,7 +21,9 @@ func TestNothingIsGuardedAfterTheEnd(t *testing.T) {
 		done(true)
 		leave(t, left)
 		s := acquire(t, l)
+		sess := w.Session(c)
 		w.Expire(c)
+		<-sess.Done()
 		synctest.Wait()
 		if _, held := s.Guarding(); held || s.Held() {
 			t.Error("a share that is lost guards what is written")
