@@ -92,6 +92,7 @@ func (r *Result) Judge(pictures string) {
 type world struct {
 	plan      *Plan
 	bubble    string        // its name in stacks
+	begun     atomic.Bool   // its clients and resources exist
 	ending    chan struct{} // closed: everything is being closed
 	ens       *testutil.Embedded
 	ledger    *ledger
@@ -145,7 +146,7 @@ func (w *world) run() {
 	opts := []testutil.Option{
 		testutil.InMemory(), testutil.WithMembers(p.Members), testutil.WithTick(p.Tick), testutil.WithContainerInterval(p.Reap),
 	}
-	opts = append(opts, p.options()...)
+	opts = append(opts, p.options(&w.begun)...)
 	if p.Recipe.logged() {
 		w.truth = &truth{states: map[string][]znode{}}
 		opts = append(opts, hidden.WithCommits(w.truth.commit))
@@ -179,6 +180,7 @@ func (w *world) run() {
 		w.ledger.fault("no world: %v", err)
 		return
 	}
+	w.begun.Store(true)
 	if !p.Staged { // its clients have a latency each
 		ens.Latency(p.Latency)
 	}
