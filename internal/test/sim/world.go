@@ -502,10 +502,7 @@ func (w *world) goroutines() {
 	// What removes a znode that is gone already waits for a connection to learn
 	// of that.
 	var stacks []string
-	bound := 2 * w.plan.Timeout
-	if w.plan.Recipe == Presence || w.plan.Recipe == Discovery { // which guards the path for as long as strays are looked for
-		bound = 100 * w.plan.Timeout
-	}
+	bound := max(2*w.plan.Timeout, w.plan.guards())
 	pause := w.plan.Timeout / 4 // it grows: a look at all stacks takes longer than all the rest
 	for end := time.Now().Add(bound); time.Now().Before(end); pause += pause / 2 {
 		if stacks = busy(); len(stacks) == 0 {
