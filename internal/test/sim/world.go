@@ -107,7 +107,7 @@ type world struct {
 	truth     *truth
 
 	copied *testutil.Snapshot // guarded by mu
-	buried map[int64]bool     // sessions that a rebuild has ended; guarded by mu
+	buried map[int64]bool     // sessions that a rebuild has ended, or whose clients are told so; guarded by mu
 
 	mu       sync.Mutex // guards what follows
 	sessions map[int64]int
