@@ -435,7 +435,9 @@ func TestShortTermsPause(t *testing.T) {
 // began after the first pause of the backoff, or without any.
 func TestShortTermsPauseWithoutARelease(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, w *world, operator *framework.Client){
-		"no answer": func(_ *testing.T, w *world, _ *framework.Client) { w.Once(testutil.OpDelete, path, testutil.DropAfter()) },
+		"no answer": func(_ *testing.T, w *world, _ *framework.Client) {
+			w.Once(testutil.OpDelete, path, testutil.DropAfter())
+		},
 		"lost": func(t *testing.T, w *world, operator *framework.Client) {
 			must(t, operator.Delete(t.Context(), path+"/"+w.InLine(path, 1)[0], -1))
 		},

@@ -321,7 +321,7 @@ func (k *worker) gate(s Step) bool {
 		k.mu.Unlock()
 	}
 	_, longest := k.plan.granted()
-	if long := time.Now().Add(-3 * longest); err != nil && s.Gate == AwaitGate && k.ledger.settledSince(long) {
+	if long := time.Now().Add(-3 * longest); err != nil && s.Gate == AwaitGate && !k.gone(k.who.client) && k.ledger.settledSince(long) {
 		if z := k.truth.last(k.gatePath()); !z.exists && z.at.Before(long) && s.Cancel == 0 && !struck {
 			k.ledger.fault("%v: waits for a barrier that is gone: %+v: %v", k.who, z, err)
 		}
