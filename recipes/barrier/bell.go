@@ -66,7 +66,7 @@ func (b *bell) arm(ctx context.Context) (anew bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	stop, err := privileged.Framework.Events(b.sess, b.path, hear, nil)
+	stop, err := privileged.Framework.Events(b.sess, b.path, func(_ uint64, what zk.EventType, _ string) { b.hearOnce(what) }, nil)
 	if err != nil { // without a connection: over is about to be closed
 		stop = func() {}
 	}
@@ -88,6 +88,17 @@ func (b *bell) hear(what zk.EventType) {
 		b.there = false
 	}
 	b.ringLocked()
+}
+
+// hearOnce is hear for a watch of a single event, which does not hear of the
+// deletion after a creation. So a creation counts only while the member waits.
+func (b *bell) hearOnce(what zk.EventType) {
+	b.mu.Lock()
+	early := what == zk.EventNodeCreated && !b.waits
+	b.mu.Unlock()
+	if !early {
+		b.hear(what)
+	}
 }
 
 // await says that the member's znode is there, and that a list which was made

@@ -310,9 +310,10 @@ func compareAll(ctx context.Context, s *framework.Session, due []partRead) error
 	results, err := privileged.Framework.AtOnce(privileged.Framework.Whole(s)).ReadAll(ctx, reads...)
 	for i, found := range results {
 		p := due[i].of
-		lists := p.c.compare(p.w, due[i].path, found)
-		p.after.lists += lists
-		p.after.due -= lists
+		if lists := p.c.compare(p.w, due[i].path, found); p.c.cfg.shares {
+			p.after.lists += lists
+			p.after.due -= lists
+		}
 	}
 	return err
 }

@@ -197,6 +197,28 @@ func TestTheRecheckOfAFilteredTree(t *testing.T) {
 	})
 }
 
+// A list that is read again delays no recheck of a cache with WithRecheck. Where
+// the tree had grown since the pass began, the rest of the pass waited until
+// what the list costs was due.
+func TestListsDelayNoRecheckWithATime(t *testing.T) {
+	const every = 10 * bubble.Timeout
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("reader"), w.Connect("writer")
+		fill(t, other, 1, 5)
+		k := synced(t, c, cache.WithRecheck(every))
+		for i := range 10 {
+			time.Sleep(2 * bubble.Timeout)
+			create(t, other, fmt.Sprint(root, "/dir-000/a-", i), "")
+			data := fmt.Sprint("lost ", i)
+			loses(w, func() {
+				create(t, other, fmt.Sprint(root, "/dir-000/b-", i), "")
+				set(t, other, root+"/dir-000/znode-000004", data)
+			})
+			within(t, k, root+"/dir-000/znode-000004", data, every+2*bubble.Timeout)
+		}
+	})
+}
+
 // A server without multiRead is asked once in a session timeout.
 func TestTheRecheckWithoutMultiRead(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {

@@ -90,9 +90,11 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 			return err
 		default:
 			e.client.Logger().Warn("campaigning again", zap.String("path", e.FullPath()), zap.Error(err))
-			if pause = pauses.NextBackOff(); pause == backoff.Stop {
+			next := pauses.NextBackOff()
+			if next == backoff.Stop {
 				return err
 			}
+			pause = max(pause, next)
 		}
 		if pause > 0 {
 			if err := e.rest(ctx, pause); err != nil {
@@ -144,7 +146,8 @@ func (e *Election) rest(ctx context.Context, d time.Duration) error {
 const shortestTerm = time.Second
 
 // campaign is one campaign and, if it is won, one term. stop is true when lead
-// asked for the end of Run. pause is what a term without an error asks for.
+// asked for the end of Run. pause is what a short term asks for, however its
+// release ends.
 func (e *Election) campaign(ctx context.Context, lead func(context.Context, *recipes.Lease) error) (stop bool, pause time.Duration, err error) {
 	if err := e.check(ctx); err != nil {
 		return false, 0, workError{fmt.Errorf("leader: run %s: %w: %w", e.Path(), ErrUnhealthy, err)}
@@ -159,9 +162,9 @@ func (e *Election) campaign(ctx context.Context, lead func(context.Context, *rec
 	case errors.Is(leadErr, ErrStop):
 		return true, 0, nil
 	case errors.Is(err, recipes.ErrNotHeld):
-		return false, 0, nil // a term that was lost is over, whatever its function made of it
+		return false, pause, nil // a term that was lost is over, whatever its function made of it
 	case err != nil:
-		return false, 0, err
+		return false, pause, err
 	case leadErr != nil:
 		return false, 0, workError{fmt.Errorf("leader: term at %s: %w", e.Path(), leadErr)}
 	}

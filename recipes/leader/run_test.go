@@ -430,6 +430,41 @@ func TestShortTermsPause(t *testing.T) {
 	})
 }
 
+// A short term is also followed by its pause where its release fails, or finds
+// that the term was lost after its function had returned: the next campaign
+// began after the first pause of the backoff, or without any.
+func TestShortTermsPauseWithoutARelease(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, w *world, operator *framework.Client){
+		"no answer": func(_ *testing.T, w *world, _ *framework.Client) {
+			w.Once(testutil.OpDelete, path, testutil.DropAfter())
+		},
+		"lost": func(t *testing.T, w *world, operator *framework.Client) {
+			must(t, operator.Delete(t.Context(), path+"/"+w.InLine(path, 1)[0], -1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				e := w.candidate(w.Connect("a", framework.WithRetry(retry.NTimes(0, 0))), "a", leader.WithBackoff(retry.Forever(time.Millisecond)))
+				operator := w.Connect("operator")
+				w.ClientNet("a").Latency(10*time.Millisecond, 10*time.Millisecond)
+				var began []time.Time
+				must(t, e.Run(t.Context(), func(ctx context.Context, _ *recipes.Lease) error {
+					if began = append(began, time.Now()); len(began) == 5 {
+						return leader.ErrStop
+					}
+					spoil(t, w, operator)
+					return ctx.Err()
+				}))
+				for i := range began[1:] {
+					if apart := began[i+1].Sub(began[i]); apart < time.Second || apart > 2*time.Second {
+						t.Errorf("term %d began %v after the one before", i+2, apart)
+					}
+				}
+			})
+		})
+	}
+}
+
 // The pause after a short term ends with the context and with the client, and
 // the candidate is out of line meanwhile.
 func TestShortTermPauseEnds(t *testing.T) {

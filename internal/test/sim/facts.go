@@ -140,21 +140,21 @@ func (w *world) makeContainers() {
 	var each sync.WaitGroup
 	for i := range w.clients {
 		if !w.gone(i) {
-			each.Go(func() { w.becomesSo(func() string { return w.withoutContainers(i) }) })
+			each.Go(func() { w.becomesSo(forgets, func() string { return w.withoutContainers(i) }) })
 		}
 	}
 	each.Wait()
 }
 
-// becomesSo waits until nothing is wrong.
-func (w *world) becomesSo(wrong func() string) {
-	for end := time.Now().Add(forgets); ; time.Sleep(w.plan.Timeout) {
+// becomesSo waits until nothing is wrong, for so long.
+func (w *world) becomesSo(bound time.Duration, wrong func() string) {
+	for end := time.Now().Add(bound); ; time.Sleep(w.plan.Timeout) {
 		text := wrong()
 		if text == "" {
 			return
 		}
 		if time.Now().After(end) {
-			w.ledger.fault("%v after the last fault: %s", forgets, text)
+			w.ledger.fault("%v after the last fault: %s", bound, text)
 			return
 		}
 	}
@@ -181,7 +181,7 @@ func (w *world) withoutContainers(client int) string {
 // watchTrees checks that no cache that may have a recursive watch has others.
 func (w *world) watchTrees() {
 	if !w.said() {
-		w.becomesSo(w.watchedSingly)
+		w.becomesSo(forgets, w.watchedSingly)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -216,8 +217,9 @@ func (d *draw) lateConnects() {
 	}
 }
 
-// options returns what the ensemble needs for what limits has drawn.
-func (p *Plan) options() (opts []testutil.Option) {
+// options returns what the ensemble needs for what limits has drawn. Questions
+// and reports take no time until begun: longer ones end sessions.
+func (p *Plan) options(begun *atomic.Bool) (opts []testutil.Option) {
 	tick := p.Tick
 	for i, s := range p.Servers {
 		opts = append(opts, testutil.WithMemberTick(i, s.Tick), testutil.WithMemberTimeouts(i, s.Least, s.Most))
@@ -231,7 +233,12 @@ func (p *Plan) options() (opts []testutil.Option) {
 	}
 	if p.Reports > 0 {
 		rnd := rand.New(rand.NewPCG(p.Seed, 1)) // the ensemble's lock guards it
-		delay := func(int) time.Duration { return time.Duration(rnd.Int64N(int64(p.Reports))) }
+		delay := func(int) time.Duration {
+			if !begun.Load() {
+				return 0
+			}
+			return time.Duration(rnd.Int64N(int64(p.Reports)))
+		}
 		opts = append(opts, hidden.WithTouchDelays(delay), hidden.WithReportDelays(delay))
 	}
 	_, longest := p.granted()

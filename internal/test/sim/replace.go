@@ -73,9 +73,13 @@ func (w *world) replace(what What) {
 // there is now. Until then it can know of no transaction there.
 func (w *world) inThisHistory(client int) bool {
 	s, err := w.clients[client].Session()
+	return err == nil && !w.isBuried(s.ID())
+}
+
+func (w *world) isBuried(session int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return err == nil && !w.buried[s.ID()]
+	return w.buried[session]
 }
 
 // replaced reports whether the ensemble was replaced, and rebuilt.

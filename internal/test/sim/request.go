@@ -166,6 +166,7 @@ func (w *world) answer(f Fault, client int, r testutil.Request) testutil.Action 
 			if w.ens.Leader() < 0 {
 				return testutil.Pass() // nobody can say so
 			}
+			w.buried[r.Session] = true
 			time.AfterFunc(1, func() { w.ledger.expire(r.Session) })
 		}
 		if f.Nth > 0 {

@@ -172,7 +172,7 @@ func (w *world) rounds() {
 		}
 	}
 	for i, z := range ready {
-		if !z.exists && w.older(all, ready[i-1].czxid, z.zxid) && !w.hasStruck(RemoveDir) && !(w.straggles() && ready[i-1].zxid != ready[i-1].czxid && ready[i-1].by != z.by) {
+		if !z.exists && w.older(all, ready[i-1].czxid, z.zxid) && !w.hasStruck(RemoveDir) && !(w.maySweepLate() && ready[i-1].zxid != ready[i-1].czxid && ready[i-1].by != z.by) {
 			w.ledger.fault("at %x session %#x has removed %+v, the ready of a round that goes on", z.zxid, z.by, ready[i-1])
 		}
 	}
@@ -189,6 +189,11 @@ func (w *world) rounds() {
 		w.passed(p)
 	}
 }
+
+// maySweepLate reports whether a member may mark or delete a ready long after
+// it has judged it: what it has read was old, or the answer to the mark came
+// late. See ready.go of package barrier for what remains then.
+func (w *world) maySweepLate() bool { return w.straggles() || w.hasStruck(Lag) || w.plan.Reports > 0 }
 
 // standing returns how many members that were not late stood after a
 // transaction. One may have two znodes.
@@ -316,7 +321,7 @@ func (k *worker) gate(s Step) bool {
 		k.mu.Unlock()
 	}
 	_, longest := k.plan.granted()
-	if long := time.Now().Add(-3 * longest); err != nil && s.Gate == AwaitGate && k.ledger.settledSince(long) {
+	if long := time.Now().Add(-3 * longest); err != nil && s.Gate == AwaitGate && !k.gone(k.who.client) && k.ledger.settledSince(long) {
 		if z := k.truth.last(k.gatePath()); !z.exists && z.at.Before(long) && s.Cancel == 0 && !struck {
 			k.ledger.fault("%v: waits for a barrier that is gone: %+v: %v", k.who, z, err)
 		}

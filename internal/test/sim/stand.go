@@ -451,7 +451,7 @@ func (n *stander) left() {
 	n.closed = now
 	n.mu.Unlock()
 	for path, states := range n.all() {
-		if z := states[len(states)-1]; z.exists && z.zxid <= now && n.ours(z.owner) && !n.beside(z.zxid) && !n.straggles() && !n.mayLag() {
+		if z := states[len(states)-1]; z.exists && z.zxid <= now && n.ours(z.owner) && !n.isBuried(z.owner) && !n.beside(z.zxid) && !n.straggles() && !n.mayLag() {
 			n.ledger.fault("%v: Close has returned, and there is %s: %+v", n.who, path, z)
 		}
 	}

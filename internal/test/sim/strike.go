@@ -27,14 +27,14 @@ func (w *world) runFaults(over <-chan struct{}) {
 	slices.SortStableFunc(timed, func(a, b Fault) int { return cmp.Compare(a.At.Time, b.At.Time) })
 	for _, f := range timed {
 		time.Sleep(time.Until(w.ledger.begin.Add(f.At.Time)))
-		end := f.At.Time + f.For
+		lasts := f.For
 		if f.At.Upon {
 			w.arm(&f)
-			end += p.Timeout
+			lasts += p.Timeout
 		} else {
-			w.strike(f, message{})
+			w.strike(f, message{}) // which may take its time, and delays the next one
 		}
-		last = max(last, end)
+		last = max(last, time.Since(w.ledger.begin)+lasts)
 	}
 	if p.Scenario.quiet() {
 		return

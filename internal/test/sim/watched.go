@@ -192,13 +192,23 @@ func (w *world) above() *cache.Cache {
 	return c
 }
 
+// guards is for how long the path of a presence node that was closed may be
+// guarded, with a watch: as long as strays are looked for.
+func (p *Plan) guards() time.Duration {
+	if p.Recipe != Presence && p.Recipe != Discovery {
+		return 0
+	}
+	_, longest := p.granted()
+	return 100 * longest
+}
+
 // unwatched checks that the servers have no watch that nobody wants: the client
 // removes it after about a session timeout. The cache above everything else has
 // one for its root, or two of a single event for each znode. Where the server
 // cannot be asked whether it removes watches, an event must have used them up.
 func (w *world) unwatched(above *cache.Cache) {
 	view, said := w.plan.view(0), w.said()
-	w.becomesSo(func() string {
+	w.becomesSo(max(forgets, w.plan.guards()), func() string {
 		left, own, single := w.ens.Watches(), map[string]bool{}, true
 		for n := range above.View().All() {
 			single = single && left[view.Full(n.Path)] == 2

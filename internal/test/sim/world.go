@@ -92,6 +92,7 @@ func (r *Result) Judge(pictures string) {
 type world struct {
 	plan      *Plan
 	bubble    string        // its name in stacks
+	begun     atomic.Bool   // its clients and resources exist
 	ending    chan struct{} // closed: everything is being closed
 	ens       *testutil.Embedded
 	ledger    *ledger
@@ -106,7 +107,7 @@ type world struct {
 	truth     *truth
 
 	copied *testutil.Snapshot // guarded by mu
-	buried map[int64]bool     // sessions that a rebuild has ended; guarded by mu
+	buried map[int64]bool     // sessions that a rebuild has ended, or whose clients are told so; guarded by mu
 
 	mu       sync.Mutex // guards what follows
 	sessions map[int64]int
@@ -145,7 +146,7 @@ func (w *world) run() {
 	opts := []testutil.Option{
 		testutil.InMemory(), testutil.WithMembers(p.Members), testutil.WithTick(p.Tick), testutil.WithContainerInterval(p.Reap),
 	}
-	opts = append(opts, p.options()...)
+	opts = append(opts, p.options(&w.begun)...)
 	if p.Recipe.logged() {
 		w.truth = &truth{states: map[string][]znode{}}
 		opts = append(opts, hidden.WithCommits(w.truth.commit))
@@ -179,6 +180,7 @@ func (w *world) run() {
 		w.ledger.fault("no world: %v", err)
 		return
 	}
+	w.begun.Store(true)
 	if !p.Staged { // its clients have a latency each
 		ens.Latency(p.Latency)
 	}
@@ -500,10 +502,7 @@ func (w *world) goroutines() {
 	// What removes a znode that is gone already waits for a connection to learn
 	// of that.
 	var stacks []string
-	bound := 2 * w.plan.Timeout
-	if w.plan.Recipe == Presence || w.plan.Recipe == Discovery { // which guards the path for as long as strays are looked for
-		bound = 100 * w.plan.Timeout
-	}
+	bound := max(2*w.plan.Timeout, w.plan.guards())
 	pause := w.plan.Timeout / 4 // it grows: a look at all stacks takes longer than all the rest
 	for end := time.Now().Add(bound); time.Now().Before(end); pause += pause / 2 {
 		if stacks = busy(); len(stacks) == 0 {
