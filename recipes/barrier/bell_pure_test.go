@@ -9,8 +9,8 @@ import (
 )
 
 // A watch of a single event tells of a ready that was created before the member
-// joined, and not that it was deleted since: the member entered a round that was
-// over.
+// joined, and not that it was deleted since: the member entered a round that
+// was over.
 func TestABellOfASingleEvent(t *testing.T) {
 	b := newBell(nil, "/ready")
 	b.hearOnce(zk.EventNodeCreated)
