@@ -1,21 +1,18 @@
-package framework
+package proof
 
 import (
-	"fmt"
 	"testing"
 	"time"
-
-	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 const ms = time.Millisecond
 
 // sixSeconds returns a proof with T = 6s, hence F = 2s and a grain of 93.75ms,
-// and what the longest round trip took.
+// a margin of 600ms, and what the longest round trip took.
 func sixSeconds(trip time.Duration) *proof {
-	p := newProof(6*time.Second, 0, ProofSync)
+	p := newProof(6*time.Second, 600*ms, 0, false)
 	p.trips.present = trip
-	return p
+	return &p
 }
 
 // Where a known tick makes F short enough, the next heartbeat can report a
@@ -31,9 +28,9 @@ func TestIntervalWithAKnownTick(t *testing.T) {
 		{1200 * ms, 1500 * ms, 0, time.Second},
 		{ms, 1499 * ms, ms, 1000500 * time.Microsecond},
 	} {
-		p := newProof(6*time.Second, tt.tick, ProofSync)
+		p := newProof(6*time.Second, tt.margin, tt.tick, false)
 		p.trips.present = tt.trip
-		if got := p.interval(tt.margin); got != tt.want {
+		if got := p.interval(); got != tt.want {
 			t.Errorf("tick %v, margin %v, round trip %v: every %v, want %v", tt.tick, tt.margin, tt.trip, got, tt.want)
 		}
 	}
@@ -74,7 +71,9 @@ func TestInterval(t *testing.T) {
 		{2 * time.Second, 500000000, 8},
 	} {
 		want := (2*time.Second + tt.trip + tt.n - 1) / tt.n
-		if got := sixSeconds(tt.trip).interval(tt.margin); got != want {
+		p := sixSeconds(tt.trip)
+		p.margin = tt.margin
+		if got := p.interval(); got != want {
 			t.Errorf("margin %v, round trip %d: every %d, want %d", tt.margin, tt.trip, got, want)
 		}
 	}
@@ -91,7 +90,8 @@ func TestLongestTrip(t *testing.T) {
 		{3 * time.Second, 2 * time.Second, 200000000},
 		{3 * time.Second, 3 * time.Second, 0}, // no lease can last
 	} {
-		if got := newProof(6*time.Second, tt.tick, ProofSync).longestTrip(tt.margin); got != tt.want {
+		p := newProof(6*time.Second, tt.margin, tt.tick, false)
+		if got := p.longestTrip(); got != tt.want {
 			t.Errorf("tick %v, margin %v: %d, want %d", tt.tick, tt.margin, got, tt.want)
 		}
 	}
@@ -100,7 +100,7 @@ func TestLongestTrip(t *testing.T) {
 // A lease that begins now lasts from so much left on, and not with a nanosecond
 // less.
 func TestLasts(t *testing.T) {
-	const margin, never = 600 * ms, time.Hour
+	const never = time.Hour
 	now := time.Now()
 	at := func(d time.Duration) time.Time { return now.Add(d) }
 	seen := func(sent, answered time.Duration, reported uint64) contact {
@@ -146,7 +146,7 @@ func TestLasts(t *testing.T) {
 		if tt.last != 0 {
 			last = at(tt.last)
 		}
-		lasts := func(left time.Duration) bool { return p.lasts(now, left, margin, last, !tt.answered, at(tt.next)) }
+		lasts := func(left time.Duration) bool { return p.lasts(now, left, last, !tt.answered, at(tt.next)) }
 		if lasts(tt.want-1) || tt.want < never && !lasts(tt.want) {
 			for least := time.Duration(0); ; least += 100 * time.Microsecond {
 				if least > 7*time.Second || lasts(least) {
@@ -233,86 +233,6 @@ func TestWorthwhile(t *testing.T) {
 	}
 }
 
-// Round trips are remembered for two windows of 2s.
-func TestRoundTrips(t *testing.T) {
-	start := time.Now()
-	r := roundTrips{window: 2 * time.Second}
-	for i, tt := range []struct{ at, took, longest time.Duration }{
-		{0, 100, 100},
-		{2*time.Second - 1, 50, 100},
-		{2 * time.Second, 10, 100},
-		{4*time.Second - 1, 20, 100},
-		{4 * time.Second, 5, 20},
-		{8*time.Second - 1, 3, 5},
-		{12*time.Second - 1, 2, 2},
-	} {
-		if r.add(tt.took, start.Add(tt.at)); r.longest() != tt.longest {
-			t.Errorf("step %d: %d, want %d", i, r.longest(), tt.longest)
-		}
-	}
-}
-
-// Bytes of an answer count as news once there are 512 of them, or the answer
-// begins or ends.
-func TestProgress(t *testing.T) {
-	start := time.Now()
-	var p progress
-	for i, tt := range []struct {
-		n            int
-		inPart, news bool
-	}{
-		{10, true, true},   // begins
-		{511, true, false}, // goes on
-		{1, true, true},
-		{511, true, false},
-		{0, false, true}, // ends
-		{10, true, true},
-		{502, true, false}, // the first ones do not count twice
-		{9, true, false},
-		{1, true, true},
-	} {
-		now := start.Add(time.Duration(i) * time.Second)
-		if p.receive(tt.n, tt.inPart, now); p.at.Equal(now) != tt.news {
-			t.Errorf("step %d: news %t", i, !tt.news)
-		}
-	}
-}
-
-func TestSilence(t *testing.T) {
-	start := time.Now()
-	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
-	for name, tt := range map[string]struct {
-		sent      []wire.Op // one each second
-		answers   []int32
-		receiving bool
-		since     float64 // negative: not silent
-		limit     time.Duration
-	}{
-		"nothing is under way":   {since: -1},
-		"an answer, in part":     {receiving: true, since: 0.5, limit: 4 * time.Second},
-		"a ping":                 {sent: []wire.Op{wire.OpPing}, since: 1, limit: 2 * time.Second},
-		"a list":                 {sent: []wire.Op{wire.OpGetChildren2}, since: 1, limit: 4 * time.Second},
-		"that comes":             {sent: []wire.Op{wire.OpPing}, receiving: true, since: 1, limit: 4 * time.Second},
-		"a ping behind a list":   {sent: []wire.Op{wire.OpGetChildren2, wire.OpPing}, since: 1, limit: 4 * time.Second},
-		"that was answered":      {sent: []wire.Op{wire.OpGetChildren2, wire.OpPing}, answers: []int32{0}, since: 10, limit: 2 * time.Second},
-		"that was answered also": {sent: []wire.Op{wire.OpGetChildren2, wire.OpSync}, answers: []int32{0, 1}, since: -1},
-		"a list is overtaken":    {sent: []wire.Op{wire.OpGetChildren2, wire.OpPing}, answers: []int32{1}, since: 1, limit: 2 * time.Second},
-	} {
-		p := sixSeconds(0)
-		p.progress = progress{at: at(0.5), receiving: tt.receiving}
-		for i, op := range tt.sent {
-			p.send(int32(i), op, at(float64(i+1)))
-		}
-		for _, xid := range tt.answers {
-			p.answer(xid, false, at(10))
-		}
-		since, limit, ok := p.silence()
-		if got := fmt.Sprint(since.Equal(at(tt.since)), limit, ok); got != fmt.Sprint(tt.since >= 0, tt.limit, tt.since >= 0) {
-			t.Errorf("%s: since %v for %v, %t", name, since.Sub(start), limit, ok)
-		}
-	}
-}
-
 // How far ahead the deadline usually is right before a heartbeat that moves it.
 func TestUsuallyLeft(t *testing.T) {
 	for _, tt := range []struct{ tick, interval, want time.Duration }{
@@ -320,7 +240,7 @@ func TestUsuallyLeft(t *testing.T) {
 		{0, 700 * ms, 3200 * ms},            // the third one
 		{time.Second, 1350 * ms, 3300 * ms}, // the next one, with F = 1150ms
 	} {
-		p := newProof(6*time.Second, tt.tick, ProofSync)
+		p := newProof(6*time.Second, 600*ms, tt.tick, false)
 		p.trips.present = 100 * ms
 		if got := p.usuallyLeft(tt.interval); got != tt.want {
 			t.Errorf("a tick of %v, every %v: %v, want %v", tt.tick, tt.interval, got, tt.want)
