@@ -30,9 +30,9 @@ Code
     client: has the first half | internal/managed/proof/proof.go: (*proof).count
     client: is answered        | framework/heartbeat.go: (*session).onHeartbeat, internal/managed/proof/proof.go: (*proof).answer
     INTERVAL, N                | internal/managed/proof/cadence.go: (*proof).interval
-    early                      | internal/managed/proof/cadence.go: (*proof).reportable, internal/managed/proof/cadence.go: (*proof).usuallyLeft
+    early                      | internal/managed/proof/heartbeats.go: (*heartbeats).plan, internal/managed/proof/cadence.go: (*proof).reportable, internal/managed/proof/cadence.go: (*proof).usuallyLeft
     F                          | internal/managed/proof/proof.go: waitFor
-    client: begins             | internal/managed/proof/evidence.go: (*Evidence).BeginHolding, framework/prove.go: (*session).isFarAhead
+    client: begins             | internal/managed/proof/heartbeats.go: (*heartbeats).planFirst, framework/prove.go: (*session).isFarAhead
     since                      | internal/managed/proof/silence.go: (*proof).silence
     impatient, hurry           | internal/managed/proof/silence.go: (*proof).patience
     client: leaves             | framework/heartbeat.go: (*session).checkClock, framework/session_core.go: (*session).suspend

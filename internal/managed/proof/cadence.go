@@ -69,58 +69,61 @@ func (p *proof) longestTrip() (longest time.Duration) {
 	return longest
 }
 
-// lasts reports whether a lease that begins now would last, if round trips go
-// on taking as long as they do, and left is the time until the deadline:
-// whether each contact can be proven before the deadline that rests on the one
-// before it. last is when the latest heartbeat with two halves began, the zero
-// time if none is under way, and waits whether its first half is not answered
-// yet. next is when another one begins at the latest. If that has passed, as
-// after a time without holds, it is now.
-func (p *proof) lasts(now time.Time, left time.Duration, last time.Time, waits bool, next time.Time) bool {
+// lasts returns how much time the heartbeats of a lease that begins now would
+// have to spare, if round trips continue to take as long as they do. If that is
+// negative the lease would be lost: each contact must be proven before the stop
+// margin of the deadline that rests on the one before it. left is the time
+// until the deadline. last is when the latest heartbeat with two halves began,
+// the zero time if none is under way, and waits whether its first half is not
+// answered yet. next is when another one begins at the latest. If that has
+// passed, as after a time without holds, it is now.
+func (p *proof) lasts(now time.Time, left time.Duration, last time.Time, waits bool, next time.Time) (spare due) {
 	r := p.trips.longest()
-	if r >= p.longestTrip() {
-		return false
+	if longest := p.longestTrip(); r >= longest {
+		return due{longest - r - 1, becauseSlow}
 	}
 	until, next := now.Add(left-p.margin), later(now, next)
-	// A round trip can take a little longer than those before it. In a slow
-	// network there is less time to spare for that.
-	slack := max(2*p.grain-r, 3*p.grain/4)
 	soonest := now // that a heartbeat begins with a first half
 	if last.IsZero() && p.isReported() {
 		soonest = now.Add(min(r, p.shortestInterval())) // the next one has none: see heartbeats.next
 	}
-	provenBy := func(c contact) time.Time {
+	provenBy := func(c contact) (time.Time, reason) {
 		if c.reported != 0 {
 			switch second, ok := p.secondHalfOf(c); {
 			case ok && last.IsZero(): // perhaps a heartbeat that is a second half alone: the next one keeps its distance
 				soonest = later(soonest, second.at.Add(min(r, p.shortestInterval())))
-				return second.at.Add(r)
+				return second.at.Add(r), secondUnderWay
 			case ok:
-				return second.at.Add(r)
+				return second.at.Add(r), secondUnderWay
 			case last.IsZero():
-				return now.Add(r)
+				return now.Add(r), secondAlone
 			case waits && !last.Add(r).Before(now):
-				return last.Add(2 * r)
+				return last.Add(2 * r), secondOfCurrent
 			}
-			return next.Add(2 * r) // the second half under way began too early
+			return next.Add(2 * r), secondOfNext // the second half under way began too early
 		}
 		if reportable := c.answered.Add(p.wait); last.Before(reportable) {
 			last = later(soonest, later(reportable, last.Add(r)))
+			return last.Add(2 * r), reportingBeat
 		}
-		return last.Add(2 * r)
+		return last.Add(2 * r), secondOfCurrent
 	}
 	contacts := slices.Clone(p.contacts)
 	for _, request := range p.pending {
 		contacts = append(contacts, contact{sent: request.at, answered: request.at.Add(r)})
 	}
+	spare.in = p.timeout
 	for _, c := range append(contacts, contact{sent: next, answered: next.Add(r)}) {
-		if provenBy(c).Add(slack).After(until) {
-			return false
-		}
+		at, because := provenBy(c)
+		spare = spare.orEarlier(due{until.Sub(at) - p.slack(), because})
 		until = later(until, c.sent.Add(p.timeout-p.margin))
 	}
-	return true
+	return spare
 }
+
+// slack is how much longer a round trip may take than those before it. In a
+// slow network there is less time to spare for that.
+func (p *proof) slack() time.Duration { return max(2*p.grain-p.trips.longest(), 3*p.grain/4) }
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
@@ -177,21 +180,21 @@ func (p *proof) reportable(now, last time.Time) (soon time.Time, after time.Dura
 	return soon, 0, false
 }
 
-// worthwhile returns how long to wait with a heartbeat that is due: a little
-// longer, by most, if it then proves a contact that is newer by more than twice
-// that. Without it a heartbeat that comes a moment too early to report the last
-// but one proves much less than usual. Then the next one is early, and so on:
-// that made 15 requests in T instead of 12.
-func (p *proof) worthwhile(now time.Time, due, most time.Duration) time.Duration {
+// worthwhile returns when a heartbeat begins that is due: a little later, by
+// most, if it then proves a contact that is newer by more than twice that.
+// Without it a heartbeat that comes a moment too early to report the last but
+// one proves much less than usual. Then the next one is early, and so on: that
+// made 15 requests in T instead of 12.
+func (p *proof) worthwhile(now time.Time, usual due, most time.Duration) due {
 	var base time.Time
-	better := due
+	better := usual
 	for _, c := range p.contacts {
 		at := c.answered.Add(p.wait).Sub(now)
 		switch {
-		case c.reported != 0 || at <= due:
+		case c.reported != 0 || at <= usual.in:
 			base = c.sent
-		case at-due <= most && (base.IsZero() || c.sent.Sub(base) > 2*(at-due)):
-			better = at
+		case at-usual.in <= most && (base.IsZero() || c.sent.Sub(base) > 2*(at-usual.in)):
+			better = due{at, becauseReport}
 		}
 	}
 	return better

@@ -98,7 +98,7 @@ func TestLongestTrip(t *testing.T) {
 }
 
 // A lease that begins now lasts from so much left on, and not with a nanosecond
-// less.
+// less: then nothing is to spare where there is least.
 func TestLasts(t *testing.T) {
 	const never = time.Hour
 	now := time.Now()
@@ -115,30 +115,31 @@ func TestLasts(t *testing.T) {
 		pending    []sentRequest
 		last, next time.Duration // last: 0 is none
 		want       time.Duration
-		answered   bool // the first half of last
+		answered   bool   // the first half of last
+		because    reason // what has the least time to spare
 	}{
-		"only the next heartbeat":       {0, nil, nil, 0, time.Second, 3787500 * time.Microsecond, false},
-		"in a network that takes time":  {100 * ms, nil, nil, 0, time.Second, 3987500 * time.Microsecond, false},
-		"and more":                      {150 * ms, nil, nil, 0, time.Second, 4120312500, false},
-		"as much as may be":             {968421051, nil, nil, 0, 0, 600*ms + 3*968421051 + 2*time.Second + 70312500, false},
-		"too much":                      {968421052, nil, nil, 0, 0, never, false},
-		"a contact":                     {0, []contact{seen(-time.Second, -time.Second, 0)}, nil, 0, time.Second, 1787500 * time.Microsecond, false},
-		"a heartbeat just in time":      {0, []contact{seen(-time.Second, -time.Second, 0)}, nil, 0, 2212500 * time.Microsecond, 1787500 * time.Microsecond, false},
-		"and too late":                  {0, []contact{seen(-time.Second, -time.Second, 0)}, nil, 0, 2300 * ms, 5087500 * time.Microsecond, false},
-		"an old contact":                {150 * ms, []contact{seen(-2500*ms, -2400*ms, 0)}, nil, 0, 100 * ms, 970312500, false},
-		"with a heartbeat under way":    {150 * ms, []contact{seen(-2500*ms, -2400*ms, 0)}, nil, -50 * ms, 100 * ms, 920312500, false},
-		"that comes too early":          {150 * ms, []contact{seen(-2000*ms, -1900*ms, 0)}, nil, -40 * ms, 100 * ms, 1080312500, false},
-		"reported, and R1 is under way": {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 3), 0, time.Second, 720312500, false},
-		"R1 was sent before":            {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 2), 0, time.Second, 820312500, false},
-		"what is under way is no R1":    {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(firstOnly, 3), 0, time.Second, 820312500, false},
-		"reported, R1 comes":            {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, nil, -50 * ms, 100 * ms, 920312500, false},
-		"reported, R1 is too early":     {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 2), -120 * ms, 100 * ms, 1070312500, true},
-		"R1 alone is under way":         {150 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2500*ms, -2400*ms, 0)}, second(anyTrip, 3), 0, 100 * ms, 1020312500, false},
-		"R1 alone comes first":          {150 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2500*ms, -2400*ms, 0)}, nil, 0, 100 * ms, 1120312500, false},
-		"after the shortest interval":   {300 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2300*ms, -2200*ms, 0)}, nil, 0, 100 * ms, 1520312500, false},
-		"one that is due comes now":     {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 2), -time.Second, -500 * ms, 970312500, false},
-		"a contact is under way":        {150 * ms, nil, []sentRequest{{at: at(-2 * time.Second)}}, 0, 100 * ms, 1120312500, false},
-		"a whole one before":            {150 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2500*ms, -2400*ms, 0)}, nil, -time.Second, 100 * ms, 1070312500, false},
+		"only the next heartbeat":       {0, nil, nil, 0, time.Second, 3787500 * time.Microsecond, false, reportingBeat},
+		"in a network that takes time":  {100 * ms, nil, nil, 0, time.Second, 3987500 * time.Microsecond, false, reportingBeat},
+		"and more":                      {150 * ms, nil, nil, 0, time.Second, 4120312500, false, reportingBeat},
+		"as much as may be":             {968421051, nil, nil, 0, 0, 600*ms + 3*968421051 + 2*time.Second + 70312500, false, reportingBeat},
+		"too much":                      {968421052, nil, nil, 0, 0, never, false, becauseSlow},
+		"a contact":                     {0, []contact{seen(-time.Second, -time.Second, 0)}, nil, 0, time.Second, 1787500 * time.Microsecond, false, reportingBeat},
+		"a heartbeat just in time":      {0, []contact{seen(-time.Second, -time.Second, 0)}, nil, 0, 2212500 * time.Microsecond, 1787500 * time.Microsecond, false, reportingBeat},
+		"and too late":                  {0, []contact{seen(-time.Second, -time.Second, 0)}, nil, 0, 2300 * ms, 5087500 * time.Microsecond, false, reportingBeat},
+		"an old contact":                {150 * ms, []contact{seen(-2500*ms, -2400*ms, 0)}, nil, 0, 100 * ms, 970312500, false, reportingBeat},
+		"with a heartbeat under way":    {150 * ms, []contact{seen(-2500*ms, -2400*ms, 0)}, nil, -50 * ms, 100 * ms, 920312500, false, secondOfCurrent},
+		"that comes too early":          {150 * ms, []contact{seen(-2000*ms, -1900*ms, 0)}, nil, -40 * ms, 100 * ms, 1080312500, false, reportingBeat},
+		"reported, and R1 is under way": {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 3), 0, time.Second, 720312500, false, secondUnderWay},
+		"R1 was sent before":            {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 2), 0, time.Second, 820312500, false, secondAlone},
+		"what is under way is no R1":    {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(firstOnly, 3), 0, time.Second, 820312500, false, secondAlone},
+		"reported, R1 comes":            {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, nil, -50 * ms, 100 * ms, 920312500, false, secondOfCurrent},
+		"reported, R1 is too early":     {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 2), -120 * ms, 100 * ms, 1070312500, true, secondOfNext},
+		"R1 alone is under way":         {150 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2500*ms, -2400*ms, 0)}, second(anyTrip, 3), 0, 100 * ms, 1020312500, false, reportingBeat},
+		"R1 alone comes first":          {150 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2500*ms, -2400*ms, 0)}, nil, 0, 100 * ms, 1120312500, false, reportingBeat},
+		"after the shortest interval":   {300 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2300*ms, -2200*ms, 0)}, nil, 0, 100 * ms, 1520312500, false, reportingBeat},
+		"one that is due comes now":     {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 2), -time.Second, -500 * ms, 970312500, false, secondOfNext},
+		"a contact is under way":        {150 * ms, nil, []sentRequest{{at: at(-2 * time.Second)}}, 0, 100 * ms, 1120312500, false, reportingBeat},
+		"a whole one before":            {150 * ms, []contact{seen(-5500*ms, -5400*ms, 3), seen(-2500*ms, -2400*ms, 0)}, nil, -time.Second, 100 * ms, 1070312500, false, secondOfNext},
 	} {
 		p := sixSeconds(tt.trip)
 		p.contacts, p.pending = tt.contacts, tt.pending
@@ -146,14 +147,16 @@ func TestLasts(t *testing.T) {
 		if tt.last != 0 {
 			last = at(tt.last)
 		}
-		lasts := func(left time.Duration) bool { return p.lasts(now, left, last, !tt.answered, at(tt.next)) }
-		if lasts(tt.want-1) || tt.want < never && !lasts(tt.want) {
-			for least := time.Duration(0); ; least += 100 * time.Microsecond {
-				if least > 7*time.Second || lasts(least) {
-					t.Errorf("%s: from %v on, want %v", name, least, tt.want)
-					break
-				}
-			}
+		spare := func(left time.Duration) due { return p.lasts(now, left, last, !tt.answered, at(tt.next)) }
+		least := due{0, tt.because}
+		if tt.because == becauseSlow {
+			least.in = -1
+		}
+		if got := spare(tt.want); got != least {
+			t.Errorf("%s: with %v left %v to spare, want %v", name, tt.want, got, least)
+		}
+		if got := spare(tt.want - 1).in; got != -1 {
+			t.Errorf("%s: with less left %v to spare", name, got)
 		}
 		if len(p.contacts) != len(tt.contacts) {
 			t.Errorf("%s: the question adds a contact", name)
@@ -199,7 +202,7 @@ func TestReportable(t *testing.T) {
 // A heartbeat that is due waits a little for a contact that is newer by more
 // than twice that.
 func TestWorthwhile(t *testing.T) {
-	const due, most = 100 * ms, 50 * ms
+	const usual, most = 100 * ms, 50 * ms
 	now := time.Now()
 	// sent is a contact that can be reported so long from now.
 	sent := func(ago, reportable time.Duration) contact {
@@ -210,25 +213,29 @@ func TestWorthwhile(t *testing.T) {
 		contacts []contact
 		want     time.Duration
 	}{
-		"nothing":                     {nil, due},
-		"it is in time":               {[]contact{sent(time.Second, 99*ms)}, due},
-		"just in time":                {[]contact{sent(time.Second, due)}, due},
-		"alone, a little late":        {[]contact{sent(time.Second, due+10*ms)}, due + 10*ms},
-		"as late as may be":           {[]contact{sent(time.Second, due+most)}, due + most},
-		"too late":                    {[]contact{sent(time.Second, due+most+1)}, due},
-		"newer by enough":             {[]contact{sent(2*time.Second, 0), sent(2*time.Second-20*ms-1, due+10*ms)}, due + 10*ms},
-		"not by enough":               {[]contact{sent(2*time.Second, 0), sent(2*time.Second-20*ms, due+10*ms)}, due},
-		"newer than a reported one":   {[]contact{reported, sent(3*time.Second-20*ms-1, due+10*ms)}, due + 10*ms},
-		"not newer by enough":         {[]contact{reported, sent(3*time.Second-20*ms, due+10*ms)}, due},
-		"the last one":                {[]contact{reported, sent(2*time.Second, due+10*ms), sent(time.Second, due+30*ms)}, due + 30*ms},
-		"compared with what is due":   {[]contact{reported, sent(2*time.Second, due), sent(2*time.Second-20*ms, due+10*ms)}, due},
-		"the one before the latest":   {[]contact{reported, sent(2*time.Second, due+10*ms), sent(time.Second, due+most+1)}, due + 10*ms},
-		"a reported one says no more": {[]contact{reported}, due},
+		"nothing":                     {nil, usual},
+		"it is in time":               {[]contact{sent(time.Second, 99*ms)}, usual},
+		"just in time":                {[]contact{sent(time.Second, usual)}, usual},
+		"alone, a little late":        {[]contact{sent(time.Second, usual+10*ms)}, usual + 10*ms},
+		"as late as may be":           {[]contact{sent(time.Second, usual+most)}, usual + most},
+		"too late":                    {[]contact{sent(time.Second, usual+most+1)}, usual},
+		"newer by enough":             {[]contact{sent(2*time.Second, 0), sent(2*time.Second-20*ms-1, usual+10*ms)}, usual + 10*ms},
+		"not by enough":               {[]contact{sent(2*time.Second, 0), sent(2*time.Second-20*ms, usual+10*ms)}, usual},
+		"newer than a reported one":   {[]contact{reported, sent(3*time.Second-20*ms-1, usual+10*ms)}, usual + 10*ms},
+		"not newer by enough":         {[]contact{reported, sent(3*time.Second-20*ms, usual+10*ms)}, usual},
+		"the last one":                {[]contact{reported, sent(2*time.Second, usual+10*ms), sent(time.Second, usual+30*ms)}, usual + 30*ms},
+		"compared with what is due":   {[]contact{reported, sent(2*time.Second, usual), sent(2*time.Second-20*ms, usual+10*ms)}, usual},
+		"the one before the latest":   {[]contact{reported, sent(2*time.Second, usual+10*ms), sent(time.Second, usual+most+1)}, usual + 10*ms},
+		"a reported one says no more": {[]contact{reported}, usual},
 	} {
 		p := sixSeconds(0)
 		p.contacts = tt.contacts
-		if got := p.worthwhile(now, due, most); got != tt.want {
-			t.Errorf("%s: in %v, want %v", name, got, tt.want)
+		want := due{tt.want, becauseReport}
+		if tt.want == usual {
+			want.because = regular
+		}
+		if got := p.worthwhile(now, due{usual, regular}, most); got != want {
+			t.Errorf("%s: in %v, want %v", name, got, want)
 		}
 	}
 }

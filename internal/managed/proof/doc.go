@@ -15,6 +15,7 @@
 //   - proof.go: why answers prove a deadline, and what is kept of a connection.
 //   - trips.go: what answers say about the network.
 //   - cadence.go: how often heartbeats are sent, and whether a lease lasts.
+//   - due.go: a time and its reason, and all reasons there are.
 //   - heartbeats.go: when the next heartbeat is due.
 //   - silence.go: when a connection has been silent for too long.
 //   - evidence.go: one session, over all its connections.

@@ -125,19 +125,16 @@ func (e *Evidence) Down() { e.heartbeats = heartbeats{} }
 // BeginHolding returns how long to wait at most until Beat must be called for
 // what is held from now on: an interval, or less if less is left than usual. A
 // connect must have been answered.
-func (e *Evidence) BeginHolding(now time.Time) (due time.Duration) {
-	if len(e.heartbeats.underWay) == 0 {
-		e.heartbeats.last = now
-	}
-	interval := e.proof.interval()
-	return min(interval, e.left(now)-e.proof.usuallyLeft(interval))
+func (e *Evidence) BeginHolding(now time.Time) (wait time.Duration) {
+	return e.heartbeats.planFirst(&e.proof, now, e.left(now)).in
 }
 
 // Beat returns the heartbeat to send now, nil if none is due, and how long to
 // wait until Beat must be called again. The caller sends the first half unless
 // First says that it was answered, then the second half, and calls End.
 func (e *Evidence) Beat(now time.Time) (send *Beat, wait time.Duration) {
-	return e.heartbeats.next(&e.proof, now, e.left(now))
+	send, again := e.heartbeats.next(&e.proof, now, e.left(now))
+	return send, again.in
 }
 
 // End notes that a heartbeat was answered or has failed. refused says that the
@@ -147,10 +144,10 @@ func (e *Evidence) End(b *Beat, refused bool, first time.Time) { e.heartbeats.en
 
 // Silence returns how much longer the connection may be silent, and whether it
 // was for too long.
-func (e *Evidence) Silence(now time.Time, held bool) (due time.Duration, silent bool) {
+func (e *Evidence) Silence(now time.Time, held bool) (rest time.Duration, silent bool) {
 	since, refused := e.heartbeats.refusedSince()
-	due = e.proof.patience(now, e.left(now), held, since, refused)
-	return due, due <= 0
+	rest = e.proof.patience(now, e.left(now), held, since, refused).in
+	return rest, rest <= 0
 }
 
 // Lasts reports whether a lease that begins now would last. held says that
@@ -161,7 +158,7 @@ func (e *Evidence) Lasts(now time.Time, held bool) bool {
 		last = e.heartbeats.last
 	}
 	next := last.Add(e.proof.interval())
-	return e.proof.lasts(now, e.left(now), e.heartbeats.underWaySince(), e.heartbeats.waits(), next)
+	return e.proof.lasts(now, e.left(now), e.heartbeats.underWaySince(), e.heartbeats.waits(), next).in >= 0
 }
 
 // CanLast reports whether any lease can last with these settings.

@@ -79,16 +79,16 @@ func TestBeginHolding(t *testing.T) {
 	for _, tt := range []struct {
 		left     time.Duration
 		underWay []*Beat
-		due      time.Duration
+		want     due
 	}{
-		{5 * time.Second, nil, time.Second},
-		{3500 * ms, nil, 500 * ms},
-		{3500 * ms, []*Beat{{}}, 500 * ms},
+		{5 * time.Second, nil, due{time.Second, regular}},
+		{3500 * ms, nil, due{500 * ms, becauseDeadline}},
+		{3500 * ms, []*Beat{{}}, due{500 * ms, becauseDeadline}},
 	} {
 		e := evidenceAt(now, tt.left, 0)
 		e.heartbeats = heartbeats{last: now.Add(-300 * ms), underWay: tt.underWay}
-		if due := e.BeginHolding(now); due != tt.due || e.heartbeats.last.Equal(now) != (tt.underWay == nil) {
-			t.Errorf("%+v: in %v, the last one was %v ago", tt, due, now.Sub(e.heartbeats.last))
+		if got := e.heartbeats.planFirst(&e.proof, now, tt.left); got != tt.want || e.BeginHolding(now) != got.in || e.heartbeats.last.Equal(now) != (tt.underWay == nil) {
+			t.Errorf("%+v: %v, the last one was %v ago", tt, got, now.Sub(e.heartbeats.last))
 		}
 	}
 }

@@ -32,19 +32,19 @@ func (b *Beat) First() time.Time { return b.first }
 // Answered notes that the first half was answered.
 func (b *Beat) Answered(at time.Time) { b.first = at }
 
-// next returns the heartbeat to send now, nil if none is due, and how long to
-// wait until it must be called again. left is the time until the deadline.
-func (h *heartbeats) next(p *proof, now time.Time, left time.Duration) (send *Beat, wait time.Duration) {
+// next returns the heartbeat to send now, nil if none is due, and when it must
+// be called again. left is the time until the deadline.
+func (h *heartbeats) next(p *proof, now time.Time, left time.Duration) (send *Beat, again due) {
 	for _, b := range h.underWay {
 		if b.refused {
 			return b.retry(p.timeout, now) // it comes in place of the next one
 		}
 	}
-	switch due := h.due(p, now, left); {
-	case due > 0:
-		return nil, due
+	switch planned := h.plan(p, now, left); {
+	case planned.in > 0:
+		return nil, planned
 	case h.firstHalfs() >= mostFirstHalfs:
-		return nil, p.interval() // or when one is answered
+		return nil, due{p.interval(), becauseFull} // or when one is answered
 	}
 	send = &Beat{sent: now, whole: true}
 	if h.underWaySince().IsZero() && p.isReported() {
@@ -53,49 +53,68 @@ func (h *heartbeats) next(p *proof, now time.Time, left time.Duration) (send *Be
 		send = &Beat{sent: now, first: now}
 	}
 	h.begin(send)
-	return send, h.due(p, now, left)
+	return send, h.plan(p, now, left)
 }
 
 func (h *heartbeats) begin(b *Beat) { h.last, h.underWay = b.sent, append(h.underWay, b) }
 
-// due returns how long to wait until a heartbeat must begin. While one is under
-// way that begins at now, it is positive.
-func (h *heartbeats) due(p *proof, now time.Time, left time.Duration) time.Duration {
+// A little less than usual is left as a rule, since answers take time. A
+// heartbeat for that alone would be too early to prove anything, and another
+// one would be needed. So where round trips are quick and the deadline is far
+// away, a heartbeat is early for a clear reason only: if more than a little is
+// missing. It then begins as soon as it is of use, and those that follow find
+// their pace again. Elsewhere each one that can be of use begins, and only a
+// little is waited for.
+const (
+	littleTrips = 12  // a little is so many round trips,
+	littlePart  = 24  // and T/24 at most
+	quickPart   = 40  // a round trip of T/40 is quick
+	farPart     = 4   // a deadline is far away if T/4 is left to the stop margin when the regular heartbeat begins
+	newerTrips  = 100 // a heartbeat may wait so many round trips for a newer contact, and a little or a grain at most
+)
+
+// plan returns when a heartbeat must begin. While one is under way that begins
+// at now, it is later than now.
+func (h *heartbeats) plan(p *proof, now time.Time, left time.Duration) due {
 	interval := p.interval()
-	due := h.last.Add(interval).Sub(now)
+	usual := due{h.last.Add(interval).Sub(now), regular}
 	soon, after, ok := p.reportable(now, h.underWaySince())
 	if !ok {
-		return due
+		return usual
 	}
 	if !soon.IsZero() {
 		left = max(left, p.timeout-clock.Elapsed(soon, now))
 	}
-	// A little less than usual is normal, since answers take time. A heartbeat for
-	// that alone would be too early to prove anything, and another one would be
-	// needed. So where round trips are quick and the deadline is far away, one is
-	// early for a clear reason only. It then begins as soon as it is of use, and
-	// those that follow find their pace again. Elsewhere each one that can be of
-	// use begins, and only a little is waited for.
 	r := p.trips.longest()
-	little := min(12*r, p.timeout/24)
-	early := left - p.usuallyLeft(interval)
-	quiet := r <= p.timeout/40 && left-due >= p.margin+p.timeout/4
+	little := min(littleTrips*r, p.timeout/littlePart)
+	quiet := r <= p.timeout/quickPart && left-usual.in >= p.margin+p.timeout/farPart
+	wait := left - p.usuallyLeft(interval)
 	if !quiet {
-		early += little
+		wait += little
 	}
-	early = max(early, after)
+	early := due{max(0, wait), becauseDeadline}.orLater(due{after, becauseReport})
 	if len(h.underWay) > 0 {
-		early = max(early, h.last.Add(p.shortestInterval()).Sub(now))
+		early = early.orLater(due{h.last.Add(p.shortestInterval()).Sub(now), becauseSpacing})
 	}
 	switch {
-	case early < due && !quiet, early+little < due:
+	case early.in < usual.in && !quiet, early.in+little < usual.in:
 		return early
 	case quiet:
-		return p.worthwhile(now, due, min(100*r, max(little, p.grain)))
-	case due < after && after <= due+little: // so that it reports the contact that it is for
-		return after
+		return p.worthwhile(now, usual, min(newerTrips*r, max(little, p.grain)))
+	case usual.in < after && after <= usual.in+little:
+		return due{after, becauseReport}
 	}
-	return due
+	return usual
+}
+
+// planFirst returns when the first heartbeat for what is held from now on must
+// begin at the latest.
+func (h *heartbeats) planFirst(p *proof, now time.Time, left time.Duration) due {
+	if len(h.underWay) == 0 {
+		h.last = now
+	}
+	interval := p.interval()
+	return due{interval, regular}.orEarlier(due{left - p.usuallyLeft(interval), becauseDeadline})
 }
 
 // latestWhole returns the latest heartbeat with two halves that is under way,
@@ -135,21 +154,26 @@ func (h *heartbeats) firstHalfs() (n int) {
 	return n
 }
 
-// retry returns b when its pause is over, and how long to wait. The pauses have
-// jitter. They grow from T/48, so that about four tries fit into T/3, which
-// counts from the first of them: the connection to a member that refuses all of
-// them is closed.
-func (b *Beat) retry(timeout time.Duration, now time.Time) (send *Beat, wait time.Duration) {
-	pause := timeout / 48 << min(b.refusals, 4)
+// The pauses of a refused heartbeat have jitter. They grow from T/48, so that
+// about four tries fit into T/3, which counts from the first of them: the
+// connection to a member that refuses all of them is closed.
+const (
+	firstPause    = 48 // T/48
+	mostDoublings = 4
+)
+
+// retry returns b when its pause is over, and when it must be called again.
+func (b *Beat) retry(timeout time.Duration, now time.Time) (send *Beat, again due) {
+	pause := timeout / firstPause << min(b.refusals, mostDoublings)
 	if b.retryAt.IsZero() {
 		b.retryAt = now.Add(pause + random.N(pause+1))
 	}
-	if due := b.retryAt.Sub(now); due > 0 {
-		return nil, due
+	if rest := b.retryAt.Sub(now); rest > 0 {
+		return nil, due{rest, becauseRefused}
 	}
 	b.refused, b.retryAt = false, time.Time{}
 	b.refusals++
-	return b, pause
+	return b, due{pause, becauseRefused}
 }
 
 // end notes that a heartbeat has ended: see Evidence.End.

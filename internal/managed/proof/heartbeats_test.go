@@ -12,8 +12,8 @@ func evidenceAt(now time.Time, left, trip time.Duration) *Evidence {
 	return &Evidence{proven: now.Add(left - 6*time.Second), proof: *sixSeconds(trip), heartbeats: heartbeats{last: now}}
 }
 
-// When a heartbeat must begin.
-func TestBeatDue(t *testing.T) {
+// When a heartbeat must begin, and why then.
+func TestPlan(t *testing.T) {
 	const us = time.Microsecond
 	now := time.Now()
 	at := func(d time.Duration) time.Time { return now.Add(d) }
@@ -28,33 +28,33 @@ func TestBeatDue(t *testing.T) {
 		left, trip, last time.Duration
 		contacts         []contact
 		underWay         []*Beat
-		due              time.Duration
+		want             due
 	}{
-		"nothing to report":              {2 * time.Second, 0, -300 * ms, nil, nil, 700 * ms},
-		"a contact that is young":        {2 * time.Second, 0, -300 * ms, contacts(-500 * ms), nil, 700 * ms},
-		"one that is old enough soon":    {2 * time.Second, 20 * ms, -300 * ms, contacts(-1100 * ms), nil, 900 * ms},
-		"a little later":                 {2 * time.Second, 20 * ms, -300 * ms, contacts(-1050 * ms), nil, 950 * ms},
-		"too late to wait for":           {2 * time.Second, 20 * ms, -300 * ms, contacts(1 - 1050*ms), nil, 710 * ms},
-		"a little is T/24 at most":       {2 * time.Second, 30 * ms, -300 * ms, contacts(-1035 * ms), nil, 965 * ms},
-		"and no more":                    {2 * time.Second, 30 * ms, -300 * ms, contacts(1 - 1035*ms), nil, 715 * ms},
-		"the deadline is far away":       {5 * time.Second, 20 * ms, -300 * ms, contacts(-1050 * ms), nil, 950 * ms},
-		"and it would be too late":       {5 * time.Second, 20 * ms, -300 * ms, contacts(1 - 1050*ms), nil, 710 * ms},
-		"quick round trips":              {5 * time.Second, ms, -300 * ms, contacts(-1205750 * us), nil, 794250 * us},
-		"later than T/64":                {5 * time.Second, ms, -300 * ms, contacts(1 - 1205750*us), nil, 700500 * us},
-		"very quick ones":                {5 * time.Second, ms / 2, -300 * ms, contacts(-1249750 * us), nil, 750250 * us},
-		"later than a hundred of them":   {5 * time.Second, ms / 2, -300 * ms, contacts(1 - 1249750*us), nil, 700250 * us},
-		"less left than usual":           {2 * time.Second, 0, -300 * ms, contacts(-3 * time.Second), nil, 0},
-		"a little more than usual":       {3200 * ms, 0, -300 * ms, contacts(-3 * time.Second), nil, 200 * ms},
-		"in a network that takes time":   {3200 * ms, 20 * ms, -300 * ms, contacts(-3 * time.Second), nil, 230 * ms},
-		"as much as usual":               {3700 * ms, 0, -300 * ms, contacts(-3 * time.Second), nil, 700 * ms},
-		"another one is about to report": {time.Second, 0, -100 * ms, contacts(-2100*ms, -1500*ms), whole(-100 * ms), 800 * ms},
-		"not too close to that":          {3 * time.Second, 0, -100 * ms, contacts(-1900 * ms), whole(-100 * ms), 150 * ms},
-		"alone":                          {3 * time.Second, 0, -100 * ms, contacts(-1900 * ms), nil, 100 * ms},
+		"nothing to report":              {2 * time.Second, 0, -300 * ms, nil, nil, due{700 * ms, regular}},
+		"a contact that is young":        {2 * time.Second, 0, -300 * ms, contacts(-500 * ms), nil, due{700 * ms, regular}},
+		"one that is old enough soon":    {2 * time.Second, 20 * ms, -300 * ms, contacts(-1100 * ms), nil, due{900 * ms, becauseReport}},
+		"a little later":                 {2 * time.Second, 20 * ms, -300 * ms, contacts(-1050 * ms), nil, due{950 * ms, becauseReport}},
+		"too late to wait for":           {2 * time.Second, 20 * ms, -300 * ms, contacts(1 - 1050*ms), nil, due{710 * ms, regular}},
+		"a little is T/24 at most":       {2 * time.Second, 30 * ms, -300 * ms, contacts(-1035 * ms), nil, due{965 * ms, becauseReport}},
+		"and no more":                    {2 * time.Second, 30 * ms, -300 * ms, contacts(1 - 1035*ms), nil, due{715 * ms, regular}},
+		"the deadline is far away":       {5 * time.Second, 20 * ms, -300 * ms, contacts(-1050 * ms), nil, due{950 * ms, becauseReport}},
+		"and it would be too late":       {5 * time.Second, 20 * ms, -300 * ms, contacts(1 - 1050*ms), nil, due{710 * ms, regular}},
+		"quick round trips":              {5 * time.Second, ms, -300 * ms, contacts(-1205750 * us), nil, due{794250 * us, becauseReport}},
+		"later than T/64":                {5 * time.Second, ms, -300 * ms, contacts(1 - 1205750*us), nil, due{700500 * us, regular}},
+		"very quick ones":                {5 * time.Second, ms / 2, -300 * ms, contacts(-1249750 * us), nil, due{750250 * us, becauseReport}},
+		"later than a hundred of them":   {5 * time.Second, ms / 2, -300 * ms, contacts(1 - 1249750*us), nil, due{700250 * us, regular}},
+		"less left than usual":           {2 * time.Second, 0, -300 * ms, contacts(-3 * time.Second), nil, due{0, becauseDeadline}},
+		"a little more than usual":       {3200 * ms, 0, -300 * ms, contacts(-3 * time.Second), nil, due{200 * ms, becauseDeadline}},
+		"in a network that takes time":   {3200 * ms, 20 * ms, -300 * ms, contacts(-3 * time.Second), nil, due{230 * ms, becauseDeadline}},
+		"as much as usual":               {3700 * ms, 0, -300 * ms, contacts(-3 * time.Second), nil, due{700 * ms, regular}},
+		"another one is about to report": {time.Second, 0, -100 * ms, contacts(-2100*ms, -1500*ms), whole(-100 * ms), due{800 * ms, becauseDeadline}},
+		"not too close to that":          {3 * time.Second, 0, -100 * ms, contacts(-1900 * ms), whole(-100 * ms), due{150 * ms, becauseSpacing}},
+		"alone":                          {3 * time.Second, 0, -100 * ms, contacts(-1900 * ms), nil, due{100 * ms, becauseReport}},
 	} {
 		h, p := heartbeats{last: at(tt.last), underWay: tt.underWay}, sixSeconds(tt.trip)
 		p.contacts = tt.contacts
-		if due := h.due(p, now, tt.left); due != tt.due {
-			t.Errorf("%s: in %v, want %v", name, due, tt.due)
+		if got := h.plan(p, now, tt.left); got != tt.want {
+			t.Errorf("%s: in %v, want %v", name, got, tt.want)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestNoHeartbeatBegins(t *testing.T) {
 	now := time.Now()
 	e := evidenceAt(now, 5*time.Second, 0)
 	e.heartbeats = heartbeats{last: now.Add(-2 * time.Second), underWay: []*Beat{{sent: now}, {sent: now, first: now}, {sent: now}}}
-	if b, wait := e.Beat(now); b != nil || wait != time.Second || len(e.heartbeats.underWay) != 3 {
+	if b, wait := e.heartbeats.next(&e.proof, now, 5*time.Second); b != nil || wait != (due{time.Second, becauseFull}) || len(e.heartbeats.underWay) != 3 {
 		t.Errorf("%+v begins, %d are under way, the next one in %v", b, len(e.heartbeats.underWay), wait)
 	}
 	for refusals, shortest := range []time.Duration{125 * ms, 250 * ms, 500 * ms, time.Second, 2 * time.Second, 2 * time.Second} {
@@ -106,9 +106,10 @@ func TestNoHeartbeatBegins(t *testing.T) {
 		for range 200 {
 			b := &Beat{sent: now, refused: true, refusals: refusals}
 			e.heartbeats.underWay[1] = b
-			_, pause := e.Beat(now)
+			_, again := e.heartbeats.next(&e.proof, now, 5*time.Second)
+			pause := again.in
 			pauses = append(pauses, pause)
-			if _, rest := e.Beat(now.Add(pause / 2)); rest != pause-pause/2 || !b.refused {
+			if _, rest := e.Beat(now.Add(pause / 2)); rest != pause-pause/2 || !b.refused || again.because != becauseRefused {
 				t.Fatalf("another pause")
 			}
 			if again, _ := e.Beat(now.Add(pause)); again != b || b.refused || b.refusals != refusals+1 {

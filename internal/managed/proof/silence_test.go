@@ -43,7 +43,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// How long a connection may still be silent.
+// How long a connection may still be silent, and why so long.
 func TestPatience(t *testing.T) {
 	const ping, list = true, false
 	now := time.Now()
@@ -57,30 +57,34 @@ func TestPatience(t *testing.T) {
 		trip     time.Duration
 		pending  []sentRequest
 		underWay []*Beat
-		due      time.Duration
+		want     due
 	}{
-		"nothing is unanswered":    {5 * time.Second, true, 0, nil, nil, 2 * time.Second},
-		"a ping":                   {5 * time.Second, false, 0, sent(ping, 500*ms), nil, 1500 * ms},
-		"a ping, for T/3":          {5 * time.Second, false, 0, sent(ping, 2*time.Second), nil, 0},
-		"a ping, for less":         {5 * time.Second, false, 0, sent(ping, 2*time.Second-1), nil, 1},
-		"a list":                   {5 * time.Second, false, 0, sent(list, time.Second), nil, 2 * time.Second},
-		"a list, for longer":       {5 * time.Second, false, 0, sent(list, 3*time.Second), nil, time.Second},
-		"held":                     {6 * time.Second, true, 0, sent(ping, 500*ms), nil, 1500 * ms},
-		"held, and in a hurry":     {2300 * ms, true, 0, sent(ping, 100*ms), nil, 700 * ms},
-		"not held, and no hurry":   {2300 * ms, false, 0, sent(ping, 100*ms), nil, 1900 * ms},
-		"too late":                 {1700 * ms, true, 0, sent(ping, 100*ms), nil, 400 * ms},
-		"too late, and slow":       {1700 * ms, true, 400 * ms, sent(ping, 100*ms), nil, 700 * ms},
-		"a list, in a hurry":       {3 * time.Second, true, 0, sent(list, 100*ms), nil, 1900 * ms},
-		"a refused heartbeat":      {5 * time.Second, false, 0, nil, []*Beat{refused(1500 * ms)}, 500 * ms},
-		"one that is not":          {5 * time.Second, false, 0, nil, []*Beat{{sent: now.Add(-1500 * ms)}}, 2 * time.Second},
-		"one behind one":           {5 * time.Second, false, 0, nil, []*Beat{{sent: now}, refused(1500 * ms)}, 2 * time.Second},
-		"both a ping and one":      {5 * time.Second, false, 0, sent(ping, time.Second), []*Beat{refused(1200 * ms)}, 800 * ms},
-		"a ping that is more late": {5 * time.Second, false, 0, sent(ping, 1400*ms), []*Beat{refused(1200 * ms)}, 600 * ms},
+		"nothing is unanswered":    {5 * time.Second, true, 0, nil, nil, due{2 * time.Second, nothingUnanswered}},
+		"a ping":                   {5 * time.Second, false, 0, sent(ping, 500*ms), nil, due{1500 * ms, becauseUnanswered}},
+		"a ping, for T/3":          {5 * time.Second, false, 0, sent(ping, 2*time.Second), nil, due{0, becauseUnanswered}},
+		"a ping, for less":         {5 * time.Second, false, 0, sent(ping, 2*time.Second-1), nil, due{1, becauseUnanswered}},
+		"a list":                   {5 * time.Second, false, 0, sent(list, time.Second), nil, due{2 * time.Second, nothingUnanswered}},
+		"a list, for longer":       {5 * time.Second, false, 0, sent(list, 3*time.Second), nil, due{time.Second, becauseUnanswered}},
+		"held":                     {6 * time.Second, true, 0, sent(ping, 500*ms), nil, due{1500 * ms, becauseUnanswered}},
+		"held, and in a hurry":     {2300 * ms, true, 0, sent(ping, 100*ms), nil, due{700 * ms, becauseHurry}},
+		"not held, and no hurry":   {2300 * ms, false, 0, sent(ping, 100*ms), nil, due{1900 * ms, becauseUnanswered}},
+		"too late":                 {1700 * ms, true, 0, sent(ping, 100*ms), nil, due{400 * ms, becauseLeast}},
+		"too late, and slow":       {1700 * ms, true, 400 * ms, sent(ping, 100*ms), nil, due{700 * ms, becauseLeast}},
+		"a list, in a hurry":       {3 * time.Second, true, 0, sent(list, 100*ms), nil, due{1900 * ms, becauseHurry}},
+		"a refused heartbeat":      {5 * time.Second, false, 0, nil, []*Beat{refused(1500 * ms)}, due{500 * ms, becauseRefused}},
+		"one that is not":          {5 * time.Second, false, 0, nil, []*Beat{{sent: now.Add(-1500 * ms)}}, due{2 * time.Second, nothingUnanswered}},
+		"one behind one":           {5 * time.Second, false, 0, nil, []*Beat{{sent: now}, refused(1500 * ms)}, due{2 * time.Second, nothingUnanswered}},
+		"both a ping and one":      {5 * time.Second, false, 0, sent(ping, time.Second), []*Beat{refused(1200 * ms)}, due{800 * ms, becauseRefused}},
+		"a ping that is more late": {5 * time.Second, false, 0, sent(ping, 1400*ms), []*Beat{refused(1200 * ms)}, due{600 * ms, becauseUnanswered}},
 	} {
 		e := evidenceAt(now, tt.left, tt.trip)
 		e.proof.pending, e.heartbeats.underWay = tt.pending, tt.underWay
-		if due, silent := e.Silence(now, tt.held); due != tt.due || silent != (tt.due <= 0) {
-			t.Errorf("%s: due in %v, silent %t", name, due, silent)
+		since, refused := e.heartbeats.refusedSince()
+		if got := e.proof.patience(now, tt.left, tt.held, since, refused); got != tt.want {
+			t.Errorf("%s: for %v, want %v", name, got, tt.want)
+		}
+		if rest, silent := e.Silence(now, tt.held); rest != tt.want.in || silent != (rest <= 0) {
+			t.Errorf("%s: for %v, silent %t", name, rest, silent)
 		}
 	}
 }
