@@ -220,7 +220,7 @@ func (w *writes) note(x ast.Expr) {
 
 func (w *writes) field(x *ast.SelectorExpr) *types.Var {
 	if s := w.Selections[x]; s != nil && s.Kind() == types.FieldVal {
-		return s.Obj().(*types.Var)
+		return s.Obj().(*types.Var).Origin()
 	}
 	return nil
 }
