@@ -206,6 +206,10 @@ fuzz: ## every fuzz target for FUZZTIME (20s) each
 		done; \
 	done
 
+.PHONY: figures
+figures: ## how the managed client is built: files, arrows between them, fields under a mutex
+	@$(GO) run ./internal/test/house
+
 .PHONY: bench
 bench: ## every benchmark, without tests
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem ./...

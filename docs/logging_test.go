@@ -237,7 +237,7 @@ func tableAfter(t *testing.T, heading string) (rows [][]string) {
 func logLines(t *testing.T) (lines []logLine) {
 	t.Helper()
 	files := token.NewFileSet()
-	for _, root := range []string{"framework", "recipes", "retry", "internal/supplied"} {
+	for _, root := range []string{"framework", "internal/managed", "recipes", "retry", "internal/supplied"} {
 		err := filepath.WalkDir(filepath.Join("..", root), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

@@ -59,7 +59,7 @@ func (s *session) dial(network, _ string, _ time.Duration) (net.Conn, error) {
 		return nil, errSevered
 	}
 	s.mu.Lock()
-	limit := s.timeout / 3
+	limit := s.evidence.Timeout() / 3
 	s.pausing, s.dialedAt = false, clock.Now()
 	s.mu.Unlock()
 	conn, to, x, err := c.dialNext(network, s.severed, limit)

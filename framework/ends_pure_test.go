@@ -280,7 +280,7 @@ func TestNothingIsSentBehindTheEnd(t *testing.T) {
 				t.Errorf("%s: %d, %v", name, n, err)
 			}
 		}
-		if len(conn.written) > 0 || len(s.proof.pending) > 0 || conn.closed != (name == "severed") {
+		if len(conn.written) > 0 || s.evidence.Unanswered() > 0 || conn.closed != (name == "severed") {
 			t.Errorf("%s: %q is written, closed %t", name, conn.written, conn.closed)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/clock"
-	"github.com/zkrecipes/zkrecipes/internal/random"
+	"github.com/zkrecipes/zkrecipes/internal/managed/proof"
 )
 
 // hold is an interest in the fate of the session: see Session.Hold.
@@ -19,50 +19,6 @@ type hold struct {
 	lost     func(error)
 	number   uint64 // counts the holds of the session
 	released bool   // guarded by session.mu
-}
-
-// heartbeats is what checkClock knows of the heartbeats on the present
-// connection.
-type heartbeats struct {
-	last     time.Time // when the last one began, or the connection
-	underWay []*beat   // the oldest first
-}
-
-// latestWhole returns the latest heartbeat with two halves that is under way,
-// nil if none is.
-func (h *heartbeats) latestWhole() *beat {
-	for _, b := range slices.Backward(h.underWay) {
-		if b.whole {
-			return b
-		}
-	}
-	return nil
-}
-
-// underWaySince returns when that heartbeat began, the zero time if there is
-// none.
-func (h *heartbeats) underWaySince() time.Time {
-	if b := h.latestWhole(); b != nil {
-		return b.sent
-	}
-	return time.Time{}
-}
-
-// waits reports whether the first half of that heartbeat is not answered yet.
-func (h *heartbeats) waits() bool {
-	b := h.latestWhole()
-	return b != nil && b.first.IsZero()
-}
-
-// beat is a heartbeat that is under way. Its fields are guarded by session.mu.
-type beat struct {
-	link     *link
-	sent     time.Time // for the first time
-	whole    bool      // it began with a first half
-	first    time.Time // when the first half was answered; zero: it was not, as far as is known
-	refused  bool      // by the server, and it was not sent again
-	refusals int       // how often it was refused before
-	retryAt  time.Time // when it is sent again; zero: not decided
 }
 
 // hold registers lost to be called once: a stop margin before the deadline, or
@@ -83,7 +39,7 @@ func (s *session) hold(lost func(error)) (release func(), err error) {
 	if !s.isHeldLocked() {
 		s.beginHoldingLocked(now)
 	}
-	if left := s.timeout - elapsed(s.proven, now); now.Add(left - s.margin).Before(s.nextCheck) {
+	if left, _ := s.evidence.Left(now); now.Add(left - s.evidence.Margin()).Before(s.nextCheck) {
 		s.wake() // the next check was planned without holds, maybe behind the stop margin
 	}
 	s.holds[h] = struct{}{}
@@ -100,7 +56,7 @@ func (s *session) hold(lost func(error)) (release func(), err error) {
 func (s *session) keep() (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.isHeldLocked() && s.proof != nil {
+	if !s.isHeldLocked() && s.evidence.IsKnown() {
 		s.beginHoldingLocked(clock.Now())
 	}
 	s.keepers++
@@ -154,7 +110,7 @@ func (s *session) whyUnprovenLocked(now time.Time) error {
 		return ErrClosed
 	case s.core.cfg.errorPolicy == ErrorPolicyConnection && !s.up:
 		return ErrSuspended
-	case s.proven.IsZero() || s.timeout-elapsed(s.proven, now) <= s.margin:
+	case !s.evidence.Suffices(now):
 		return ErrUnproven
 	}
 	return nil
@@ -173,13 +129,13 @@ func (s *session) whyUnprovenLocked(now time.Time) error {
 // nobody can say whether the ensemble would resume it.
 //
 // In both cases checkClock closes a connection that is silent: see
-// silenceLocked.
+// proof.Evidence.Silence.
 //
-// A heartbeat is two round trips, one after the other: the R0 and the R1 of
-// proof.go. cadence.go says how often one is sent. While all are answered at
-// once, that is every T/6, each proves the last but one, and a lease has about
-// T/2 ahead of it or more. If it has clearly less, as after an idle time, a
-// heartbeat is sent as soon as it can prove more.
+// A heartbeat is two round trips, one after the other. Package proof says how
+// often one is sent. While all are answered immediately, that is every T/6,
+// each proves the last but one, and a lease has about T/2 ahead of it or more.
+// If it has clearly less, as after an idle time, a heartbeat is sent as soon as
+// it can prove more.
 //
 // A timer stands still while the machine is suspended, and the time that has
 // passed must be noticed soon afterwards. So checkClock runs at least every T/6
@@ -187,22 +143,23 @@ func (s *session) whyUnprovenLocked(now time.Time) error {
 func (s *session) checkClock(now time.Time) time.Duration {
 	const idle = time.Hour
 	s.mu.Lock()
-	if s.err != nil || s.proven.IsZero() {
+	left, proven := s.evidence.Left(now)
+	if s.err != nil || !proven {
 		s.mu.Unlock()
 		return idle
 	}
-	next := s.timeout / 3
-	left := s.timeout - elapsed(s.proven, now)
-	unproven := left <= s.margin && len(s.holds) > 0
-	s.doubted = unproven || s.doubted && left <= s.margin
+	timeout, margin := s.evidence.Timeout(), s.evidence.Margin()
+	next := timeout / 3
+	unproven := left <= margin && len(s.holds) > 0
+	s.doubted = unproven || s.doubted && left <= margin
 	if s.isHeldLocked() {
-		next = s.timeout / 6
+		next = timeout / 6
 	}
 	switch {
 	case s.doubted:
 		next = min(next, left)
 	case len(s.holds) > 0:
-		next = min(next, left-s.margin)
+		next = min(next, left-margin)
 	}
 	if left <= 0 && s.doubted || s.isStuckLocked(now) {
 		s.mu.Unlock()
@@ -213,15 +170,15 @@ func (s *session) checkClock(now time.Time) time.Duration {
 	stalled := false
 	on := s.link
 	if s.up {
-		if !s.useful && s.proof.answers > 1 { // the connect's is the first
+		if !s.useful && s.evidence.IsUseful() {
 			s.useful = true
 			s.core.pace.reset()
 		}
 		if s.isHeldLocked() {
-			next = min(next, s.beatLocked(now, left))
+			next = min(next, s.beatLocked(now))
 		}
 		var due time.Duration
-		due, stalled = s.silenceLocked(now, left)
+		due, stalled = s.evidence.Silence(now, len(s.holds) > 0)
 		next = min(next, due)
 	}
 	s.nextCheck = now.Add(next)
@@ -244,179 +201,50 @@ func (s *session) checkClock(now time.Time) time.Duration {
 // its clock, has stood still or has jumped: then the wire client gets its time
 // again.
 func (s *session) isStuckLocked(now time.Time) bool {
-	if s.up || s.pausing || now.Sub(s.nextCheck) > s.timeout/3 {
+	timeout := s.evidence.Timeout()
+	if s.up || s.pausing || now.Sub(s.nextCheck) > timeout/3 {
 		s.dialedAt = now
 	}
-	return now.Sub(s.dialedAt) >= s.timeout
+	return now.Sub(s.dialedAt) >= timeout
 }
 
 // isHeldLocked reports whether anybody needs the heartbeat.
 func (s *session) isHeldLocked() bool { return len(s.holds) > 0 || s.keepers > 0 }
 
-// silenceLocked returns how much longer the connection may be silent, and
-// whether it was for too long.
-//
-// A sync or a ping may be unanswered for T/3, and another request for 2/3 T
-// without any byte: see (*proof).silence. While something is held, the
-// connection is left earlier if only T/6 is left until the stop margin. Then
-// there is time for another connection. But the member gets T/12, or the time
-// of two round trips.
-//
-// A heartbeat that a member refuses again and again is treated as one that it
-// does not answer.
-func (s *session) silenceLocked(now time.Time, left time.Duration) (due time.Duration, silent bool) {
-	due = s.timeout / 3
-	judge := func(since time.Time, limit time.Duration) {
-		silentFor := now.Sub(since)
-		due = min(due, limit-silentFor)
-		if len(s.holds) > 0 {
-			// A request that may take longer gets a part of the time for another
-			// connection.
-			hurry := left - s.margin - (s.timeout-limit)/4 // T/6 or T/12
-			least := max(s.timeout/12, 2*s.proof.trips.longest()) - silentFor
-			due = min(due, max(hurry, least))
-		}
-	}
-	if since, limit, ok := s.proof.silence(); ok {
-		judge(since, limit)
-	}
-	if all := s.heartbeats.underWay; len(all) > 0 && all[0].refused {
-		judge(all[0].sent, s.timeout/3)
-	}
-	return due, due <= 0
-}
-
 // beatLocked sends a heartbeat if one is due, and returns how long to wait
 // until it must run again.
-func (s *session) beatLocked(now time.Time, left time.Duration) time.Duration {
-	h, p := &s.heartbeats, s.proof
-	for _, b := range h.underWay {
-		if b.refused {
-			return s.retryBeatLocked(b, now) // it comes in place of the next one
-		}
-	}
-	switch due := s.beatDueLocked(now, left); {
-	case due > 0:
-		return due
-	case s.firstHalfsLocked() >= mostFirstHalfs:
-		return p.interval(s.margin) // or when one is answered: see sendHeartbeat
-	}
-	s.beginBeatLocked(s.newBeatLocked(now))
-	return s.beatDueLocked(now, left)
+func (s *session) beatLocked(now time.Time) time.Duration {
+	b, wait := s.evidence.Beat(now)
+	s.sendLocked(b)
+	return wait
 }
 
-// newBeatLocked returns the heartbeat that begins now: a whole one, or an R1
-// alone where the R0 was made by something else, Prove as a rule, and no whole
-// heartbeat under way will send the R1.
-func (s *session) newBeatLocked(now time.Time) *beat {
-	if s.heartbeats.underWaySince().IsZero() && s.proof.isReported() {
-		return &beat{link: s.link, sent: now, first: now}
+// sendLocked sends a heartbeat, if b is not nil.
+func (s *session) sendLocked(b *proof.Beat) {
+	if b != nil {
+		go s.sendHeartbeat(b, b.First())
 	}
-	return &beat{link: s.link, sent: now, whole: true}
 }
 
-// beatDueLocked returns how long to wait until a heartbeat must begin. While
-// one is under way that begins at now, it is positive.
-func (s *session) beatDueLocked(now time.Time, left time.Duration) time.Duration {
-	h, p := &s.heartbeats, s.proof
-	interval := p.interval(s.margin)
-	due := h.last.Add(interval).Sub(now)
-	soon, after, ok := p.reportable(now, h.underWaySince())
-	if !ok {
-		return due
-	}
-	if !soon.IsZero() {
-		left = max(left, s.timeout-elapsed(soon, now))
-	}
-	// A little less than usual is normal, since answers take time. A heartbeat for
-	// that alone would be too early to prove anything, and another one would be
-	// needed. So where round trips are quick and the deadline is far away, one is
-	// early for a clear reason only. It then begins as soon as it is of use, and
-	// those that follow find their pace again. Elsewhere each one that can be of
-	// use begins, and only a little is waited for.
-	r := p.trips.longest()
-	little := min(12*r, s.timeout/24)
-	early := left - p.usuallyLeft(interval)
-	quiet := r <= s.timeout/40 && left-due >= s.margin+s.timeout/4
-	if !quiet {
-		early += little
-	}
-	early = max(early, after)
-	if len(h.underWay) > 0 {
-		early = max(early, h.last.Add(p.shortestInterval()).Sub(now))
-	}
-	switch {
-	case early < due && !quiet, early+little < due:
-		return early
-	case quiet:
-		return p.worthwhile(now, due, min(100*r, max(little, p.grain)))
-	case due < after && after <= due+little: // so that it reports the contact that it is for
-		return after
-	}
-	return due
-}
-
-// firstHalfsLocked returns how many heartbeats wait for the answer to their
-// first half.
-func (s *session) firstHalfsLocked() (n int) {
-	for _, b := range s.heartbeats.underWay {
-		if b.first.IsZero() {
-			n++
-		}
-	}
-	return n
-}
-
-// beginBeatLocked sends a heartbeat for the first time.
-func (s *session) beginBeatLocked(b *beat) {
-	s.heartbeats.last = b.sent
-	s.heartbeats.underWay = append(s.heartbeats.underWay, b)
-	go s.sendHeartbeat(b, b.first)
-}
-
-// beginHoldingLocked plans the first heartbeat for what is held from now on:
-// an interval from now, or earlier if checkClock finds a reason. A client that
-// repeatedly holds something for a moment sends none: its other requests prove
-// the session.
+// beginHoldingLocked plans the first heartbeat for what is held from now on. A
+// client that repeatedly holds something for a moment sends none: its other
+// requests prove the session.
 func (s *session) beginHoldingLocked(now time.Time) {
-	if len(s.heartbeats.underWay) == 0 {
-		s.heartbeats.last = now
-	}
-	interval := s.proof.interval(s.margin)
-	left := s.timeout - elapsed(s.proven, now)
-	if due := min(interval, left-s.proof.usuallyLeft(interval)); now.Add(due).Before(s.nextCheck) {
+	if now.Add(s.evidence.BeginHolding(now)).Before(s.nextCheck) {
 		s.wake() // the next check was planned for a session without holds
 	}
-}
-
-// retryBeatLocked sends a refused heartbeat again when its pause is over, and
-// returns how long it must still wait. The pauses have jitter. They grow from
-// T/48, so that about four tries fit into T/3, which counts from the first of
-// them: the connection to a member that refuses all of them is closed.
-func (s *session) retryBeatLocked(b *beat, now time.Time) time.Duration {
-	pause := s.timeout / 48 << min(b.refusals, 4)
-	if b.retryAt.IsZero() {
-		b.retryAt = now.Add(pause + random.N(pause+1))
-	}
-	if due := b.retryAt.Sub(now); due > 0 {
-		return due
-	}
-	b.refused, b.retryAt = false, time.Time{}
-	b.refusals++
-	go s.sendHeartbeat(b, b.first)
-	return pause
 }
 
 // sendHeartbeat makes two round trips to the leader, one after the other. The
 // proof counts the answers as they arrive on the link; here it only matters
 // that there are some. first is when the first one was answered, if it was.
-func (s *session) sendHeartbeat(b *beat, first time.Time) {
+func (s *session) sendHeartbeat(b *proof.Beat, first time.Time) {
 	var err error
 	if first.IsZero() {
 		if _, err = s.conn.Sync("/"); err == nil {
 			first = clock.Now()
 			s.mu.Lock()
-			b.first = first
+			b.Answered(first)
 			s.mu.Unlock()
 			s.wake() // the next one may begin
 		}
@@ -441,19 +269,12 @@ func (s *session) sendHeartbeat(b *beat, first time.Time) {
 func (s *session) granted() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.timeout
+	return s.evidence.Timeout()
 }
 
 // onHeartbeat runs when a heartbeat was answered or has failed.
 func (s *session) onHeartbeat(e event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.Index(s.heartbeats.underWay, e.beat)
-	switch {
-	case i < 0: // its connection has ended
-	case isAnswer(e.err):
-		e.beat.refused, e.beat.first = true, e.at // checkClock sends it again, or the second half of it
-	default: // after the end of the connection the next one is sent
-		s.heartbeats.underWay = slices.Delete(s.heartbeats.underWay, i, i+1)
-	}
+	s.evidence.End(e.beat, isAnswer(e.err), e.at)
 }

@@ -79,7 +79,7 @@ func (s *session) onHangUp(at server, seen int64) {
 		s.hungUp.since = now
 	}
 	ask := s.id != 0 && seen > 0 && !s.isSevered() &&
-		now.Sub(s.hungUp.since) >= s.timeout && now.Sub(s.hungUp.askedAt) >= s.timeout
+		now.Sub(s.hungUp.since) >= s.evidence.Timeout() && now.Sub(s.hungUp.askedAt) >= s.evidence.Timeout()
 	if ask {
 		s.hungUp.askedAt = now
 	}

@@ -16,7 +16,7 @@ import (
 // that the client reconnects. The watch is removed once it is armed.
 func TestAWatchThatIsArmedForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, on := &session{timeout: time.Hour}, &link{}
+		s, on := &session{evidence: evidenceOf(time.Hour, 0, false)}, &link{}
 		h := &s.hub
 		h.session = s
 		w, _ := h.join(watchKey{watchData, "/a"})
@@ -34,7 +34,7 @@ func TestAWatchThatIsArmedForNobody(t *testing.T) {
 // nothing of the earlier one, and does not fire when that is replaced.
 func TestWatchesOfTheNewConnectionStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, on := &session{timeout: time.Hour}, &link{}
+		s, on := &session{evidence: evidenceOf(time.Hour, 0, false)}, &link{}
 		h := &s.hub
 		h.session = s
 		for name, tt := range map[string]struct {

@@ -361,8 +361,9 @@ func (l *link) take(p []byte) bool {
 }
 
 // limitTimeout makes the answer to a connect grant at most what was granted in
-// this session before: see proof.go. The wire client asks for what was granted
-// last, and derives its pings from it. So each connect asks for exactly that.
+// this session before: see package proof. The wire client asks for what was
+// granted last, and derives its pings from it. So each connect asks for exactly
+// that.
 func (l *link) limitTimeout() {
 	answer := l.peekConnectAnswer()
 	if answer == nil {

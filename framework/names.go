@@ -48,7 +48,7 @@ func (n *knownName) isAwaited(limit time.Duration) bool {
 // isRecent reports whether the addresses are given, or the answer has come
 // since the latest connection, and in the time of one attempt.
 func (n *knownName) isRecent(limit time.Duration) bool {
-	return n.given || elapsed(n.answered, clock.Now()) < limit
+	return n.given || clock.Elapsed(n.answered, clock.Now()) < limit
 }
 
 // server returns the server at one of the addresses.

@@ -3,19 +3,19 @@ package framework
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/clock"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/proof"
 )
 
 // proveFor is how many session timeouts Prove may take, without the time of an
-// outage: see presence. A contender that is first in line and cannot be proven
-// keeps all others waiting, since its connections keep its session alive. In an
-// outage they do not, and the retry policy decides.
+// outage: see proof.Online. A contender that is first in line and cannot be
+// proven keeps all others waiting, since its connections keep its session
+// alive. In an outage they do not, and the retry policy decides.
 const proveFor = 3
 
 // prove makes round trips until the session is proven, and calls claim. If
@@ -26,10 +26,10 @@ func (s *session) prove(ctx context.Context, claim func() error) error {
 	}
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
-	began, most := s.presentFor(), proveFor*s.granted()
+	began, most := s.onlineFor(), proveFor*s.granted()
 	var check *time.Timer
 	check = time.AfterFunc(most, func() {
-		rest := most - (s.presentFor() - began)
+		rest := most - (s.onlineFor() - began)
 		if rest <= 0 {
 			cancel()
 		}
@@ -42,39 +42,13 @@ func (s *session) prove(ctx context.Context, claim func() error) error {
 	if err == nil || ctx.Err() != nil || within.Err() == nil {
 		return err
 	}
-	return s.unprovable(s.presentFor() - began)
+	return s.unprovable(s.onlineFor() - began)
 }
 
-// presence measures the time of a session without its outages: times without a
-// connection, from T/3 on. A connection that ends again and again is no outage.
-type presence struct {
-	began, downSince time.Time
-	outages          time.Duration // that are over
-}
-
-func (p *presence) onUp(now time.Time, timeout time.Duration) {
-	p.outages, p.downSince = p.outages+p.outage(now, timeout), time.Time{}
-}
-
-func (p *presence) onDown(now time.Time) {
-	if p.downSince.IsZero() {
-		p.downSince = now
-	}
-}
-
-// outage returns how long the present outage has taken.
-func (p *presence) outage(now time.Time, timeout time.Duration) time.Duration {
-	if p.downSince.IsZero() {
-		return 0
-	}
-	return max(0, now.Sub(p.downSince)-timeout/3)
-}
-
-func (s *session) presentFor() time.Duration {
+func (s *session) onlineFor() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	return now.Sub(s.presence.began) - s.presence.outages - s.presence.outage(now, s.timeout)
+	return s.online.For(time.Now(), s.evidence.Timeout())
 }
 
 func (s *session) proveWithin(ctx context.Context, claim func() error) error {
@@ -128,15 +102,10 @@ func (s *session) isProvenToLast() (bool, error) {
 	if s.whyUnprovenLocked(now) != nil {
 		return false, nil
 	}
-	if s.proof.longestTrip(s.margin) <= 0 {
+	if !s.evidence.CanLast() {
 		return false, s.unprovableLocked(0)
 	}
-	last := now
-	if s.isHeldLocked() {
-		last = s.heartbeats.last
-	}
-	next := last.Add(s.proof.interval(s.margin))
-	return s.proof.lasts(now, s.timeout-elapsed(s.proven, now), s.margin, s.heartbeats.underWaySince(), s.heartbeats.waits(), next), nil
+	return s.evidence.Lasts(now, s.isHeldLocked()), nil
 }
 
 // isFarAhead reports whether the deadline is so far away that it is not worth a
@@ -144,7 +113,8 @@ func (s *session) isProvenToLast() (bool, error) {
 func (s *session) isFarAhead() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.timeout-elapsed(s.proven, clock.Now()) >= s.timeout/3
+	left, _ := s.evidence.Left(clock.Now())
+	return left >= s.evidence.Timeout()/3
 }
 
 // awaitNews returns a channel that is closed when more is proven or the
@@ -166,25 +136,10 @@ func (s *session) tellProversLocked() {
 	}
 }
 
-// unprovable is the error of a proof that has taken too long. It wraps
-// ErrUnproven.
-type unprovable struct {
-	waited                time.Duration // 0: the settings alone make it impossible
-	timeout, margin, tick time.Duration
-	trip, longest         time.Duration // a round trip to the leader, and what it may take
-}
+// unprovable is a proof.Unprovable that wraps ErrUnproven.
+type unprovable struct{ proof.Unprovable }
 
-func (e unprovable) Error() string {
-	if e.waited == 0 {
-		return fmt.Sprintf("no lease can last: a session timeout of %v was granted, too short for a stop margin of %v and server ticks of %v",
-			e.timeout, e.margin, e.tick)
-	}
-	const rounded = time.Millisecond
-	return fmt.Sprintf("session not proven alive in %v: a round trip to the leader takes %v; with a session timeout of %v and a stop margin of %v it may take %v",
-		e.waited.Round(rounded), e.trip.Round(rounded), e.timeout, e.margin, e.longest.Round(rounded))
-}
-
-func (e unprovable) Unwrap() error { return ErrUnproven }
+func (unprovable) Unwrap() error { return ErrUnproven }
 
 func (s *session) unprovable(waited time.Duration) error {
 	s.mu.Lock()
@@ -193,15 +148,7 @@ func (s *session) unprovable(waited time.Duration) error {
 }
 
 func (s *session) unprovableLocked(waited time.Duration) unprovable {
-	e := unprovable{waited: waited, timeout: s.timeout, margin: s.margin, tick: s.core.cfg.serverTick}
-	if s.proof != nil {
-		now := clock.Now()
-		e.trip, e.longest = s.proof.trips.longest(), s.proof.longestTrip(s.margin)
-		if since, _, ok := s.proof.silence(); ok {
-			e.trip = max(e.trip, now.Sub(since))
-		}
-	}
-	return e
+	return unprovable{s.evidence.Unprovable(clock.Now(), waited)}
 }
 
 // makeRoundTrip makes a round trip that can be R0 or R1 of a proof.

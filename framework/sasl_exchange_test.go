@@ -246,12 +246,12 @@ func FuzzNoSessionWithoutAnExchange(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, answers []byte, id int64, known bool) {
 		c := newCore(config{sessionTimeout: 6 * time.Second, log: zap.NewNop()}, nil, "")
-		s := &session{core: c, over: make(chan struct{}), severed: make(chan struct{}), timeout: 6 * time.Second}
+		s := &session{core: c, over: make(chan struct{}), severed: make(chan struct{}), evidence: evidenceOf(6*time.Second, 600*ms, false)}
 		s.hub.session, s.buffers.conn = s, &zk.Conn{}
 		if known {
 			s.id = id
 		} else if id != 0 {
-			s.remembered, s.rememberedAt = orphan{id: id, timeout: s.timeout}, time.Now()
+			s.remembered, s.rememberedAt = orphan{id: id, timeout: s.evidence.Timeout()}, time.Now()
 		}
 		x := &talker{last: 2}
 		l := newLink(scripted{Reader: bytes.NewReader(answers)}, s, server{name: "a", address: "a"}, x, time.Minute)
@@ -355,7 +355,7 @@ func TestWhatALinkMakesOfAnExchange(t *testing.T) {
 		"another session":     {[][]byte{connected(6000, mine+1)}, 0, false, false, false, true, false},
 	} {
 		c := newCore(config{sessionTimeout: 6 * time.Second, log: zap.NewNop()}, nil, "")
-		s := &session{core: c, over: make(chan struct{}), severed: make(chan struct{}), timeout: 6 * time.Second, id: mine}
+		s := &session{core: c, over: make(chan struct{}), severed: make(chan struct{}), evidence: evidenceOf(6*time.Second, 600*ms, false), id: mine}
 		s.hub.session, s.buffers.conn = s, &zk.Conn{}
 		x := &talker{last: 2}
 		l := newLink(scripted{Reader: bytes.NewReader(slices.Concat(tt.answers...))}, s, server{name: "a", address: "a"}, x, time.Minute)

@@ -77,7 +77,7 @@ func (s *Session) Deadline() time.Time {
 	live := s.session()
 	live.mu.Lock()
 	defer live.mu.Unlock()
-	deadline := live.proven.Add(live.timeout)
+	deadline := live.evidence.Deadline()
 	if live.err != nil && live.endedAt.Before(deadline) {
 		return live.endedAt
 	}

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/internal/managed/proof"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -53,22 +54,19 @@ type session struct {
 	id             int64      // 0 until a server has answered
 	seen           int64      // the latest transaction in an answer
 	password       []byte
-	remembered     orphan        // while id is 0: see onUnauthenticated
-	rememberedAt   time.Time     // when a server has answered with it last
-	timeout        time.Duration // the least that was granted in this session: see proof.go
-	margin         time.Duration
-	expired        bool      // a server said that it is gone
-	dialed         *link     // the latest connection
-	dialedAt       time.Time // when the wire client last began to dial, or had dialed
-	pausing        bool      // it waits until the next attempt may be made
-	link           *link     // the latest on which a server confirmed the session
-	proof          *proof
-	proven         time.Time // the latest contact that is proven
-	answered       time.Time // when a server has answered last
-	useful         bool      // the connection has brought answers, and the pace of the dials was reset for it
-	doubted        bool      // holds were lost by the clock, and nothing was proven since
-	up             bool      // connected and authenticated
-	presence       presence
+	remembered     orphan         // while id is 0: see onUnauthenticated
+	rememberedAt   time.Time      // when a server has answered with it last
+	expired        bool           // a server said that it is gone
+	dialed         *link          // the latest connection
+	dialedAt       time.Time      // when the wire client last began to dial, or had dialed
+	pausing        bool           // it waits until the next attempt may be made
+	link           *link          // the latest on which a server confirmed the session
+	evidence       proof.Evidence // until when it is alive
+	answered       time.Time      // when a server has answered last
+	useful         bool           // the connection has brought answers, and the pace of the dials was reset for it
+	doubted        bool           // holds were lost by the clock, and nothing was proven since
+	up             bool           // connected and authenticated
+	online         proof.Online
 	unseenEnds     int // of connections, that run has not heard of yet
 	holds          map[*hold]struct{}
 	holdsMade      uint64
@@ -87,17 +85,16 @@ type session struct {
 	heardOn        *link // where an event has arrived, and no answer with a transaction since; nil: none has
 	catchUpXid     int32 // of the sync behind that event
 
-	hungUp     hangUps
-	heartbeats heartbeats
+	hungUp hangUps
 }
 
 // event is what the wire client, or a goroutine of the session, reports to run.
 type event struct {
 	kind eventKind
 	err  error
-	link *link     // the connection it is about; nil for connectionEnded: there is one at a time
-	beat *beat     // heartbeatDone
-	at   time.Time // heartbeatDone: when the first of its two round trips was answered; zero: it was not
+	link *link       // the connection it is about; nil for connectionEnded: there is one at a time
+	beat *proof.Beat // heartbeatDone
+	at   time.Time   // heartbeatDone: when the first of its two round trips was answered; zero: it was not
 }
 
 type eventKind int
@@ -117,9 +114,8 @@ func openSession(c *core) (*session, error) {
 		wakeup:    make(chan struct{}, 1),
 		over:      make(chan struct{}),
 		severed:   make(chan struct{}),
-		timeout:   c.cfg.sessionTimeout,
-		presence:  presence{began: time.Now()},
-		margin:    c.cfg.margin(c.cfg.sessionTimeout),
+		evidence:  proof.New(c.cfg.sessionTimeout, proof.Rules{Margin: c.cfg.margin, Tick: c.cfg.serverTick, Writes: c.cfg.proof == ProofWrite}),
+		online:    proof.NewOnline(time.Now()),
 		window:    newWindow(),
 	}
 	s.hub.session, s.bundle.session, s.writes.session, s.plain.session, s.searches.session = s, s, s, s, s
@@ -225,13 +221,8 @@ func (s *session) onConnected() {
 	}
 	now := clock.Now()
 	s.up = true
-	s.presence.onUp(time.Now(), s.timeout)
-	s.heartbeats = heartbeats{last: now}
-	if s.core.cfg.proof == ProofWrite && s.isHeldLocked() {
-		// At once, since the connect is not proven before it. It needs no first
-		// half.
-		s.beginBeatLocked(&beat{link: s.link, sent: now, first: now})
-	}
+	s.online.Up(time.Now(), s.evidence.Timeout())
+	s.sendLocked(s.evidence.Up(now, s.isHeldLocked()))
 	on := s.link
 	s.mu.Unlock()
 	s.hub.reset(on) // the watches of earlier connections are gone
@@ -251,9 +242,9 @@ func (s *session) onDisconnected(on *link) {
 // suspend notes that there is no connection that can be used.
 func (s *session) suspend(on *link) {
 	s.mu.Lock()
-	s.presence.onDown(time.Now())
+	s.online.Down(time.Now())
 	s.up = false
-	s.heartbeats = heartbeats{}
+	s.evidence.Down()
 	s.tellProversLocked()
 	s.mu.Unlock()
 	if s.core.cfg.errorPolicy == ErrorPolicyConnection {
@@ -284,8 +275,7 @@ func (s *session) mayConnect(id int64) bool {
 }
 
 // onConnectAnswer takes a server's answer to a connect request that was sent at
-// sentAt, and reports whether the connection may go on. The leader validates a
-// connect, so it is a proof by itself; a new session needs the quorum as well.
+// sentAt, and reports whether the connection may go on.
 func (s *session) onConnectAnswer(l *link, a wire.ConnectResponse, sentAt time.Time) bool {
 	if a.SessionID == 0 {
 		s.onExpired(errExpired)
@@ -301,8 +291,7 @@ func (s *session) onConnectAnswer(l *link, a wire.ConnectResponse, sentAt time.T
 		s.core.resumesNone.Store(false)
 	}
 	// The link has seen to it that the timeout does not grow.
-	s.id, s.password, s.timeout = a.SessionID, a.Password, time.Duration(a.Timeout)*time.Millisecond
-	s.margin = s.core.cfg.margin(s.timeout)
+	s.id, s.password = a.SessionID, a.Password
 	s.link, s.useful, s.hungUp = l, false, hangUps{}
 	s.core.servers.connected()
 	now := clock.Now()
@@ -310,14 +299,7 @@ func (s *session) onConnectAnswer(l *link, a wire.ConnectResponse, sentAt time.T
 	if !l.answeredAt.IsZero() {
 		now = l.answeredAt
 	}
-	s.proof = newProof(s.timeout, s.core.cfg.serverTick, s.core.cfg.proof)
-	s.proof.trips.add(now.Sub(sentAt), now)
-	switch {
-	case s.core.cfg.proof == ProofWrite && !isNew:
-		s.proof.connect(sentAt)
-	case sentAt.After(s.proven):
-		s.proven = sentAt
-	}
+	s.evidence.Connect(time.Duration(a.Timeout)*time.Millisecond, isNew, sentAt, now)
 	return true
 }
 
@@ -330,11 +312,7 @@ func (s *session) onSend(l *link, xid int32, op wire.Op, path []byte, now time.T
 		return false
 	}
 	if s.link == l {
-		if op == wire.OpMulti && string(path) == "/" {
-			s.proof.sendCheck(xid, now)
-		} else {
-			s.proof.send(xid, op, now)
-		}
+		s.evidence.Send(xid, op, op == wire.OpMulti && string(path) == "/", now)
 	}
 	if op == wire.OpCloseSession {
 		s.closeXid = xid
@@ -356,11 +334,10 @@ func (s *session) onAnswer(l *link, xid int32, failed bool, now time.Time) {
 		return
 	}
 	s.answered = now
-	if proven, ok := s.proof.answer(xid, failed, now); ok && proven.After(s.proven) {
-		s.proven = proven
+	if s.evidence.Answer(xid, failed, now) {
 		s.tellProversLocked()
 	}
-	if xid == wire.XidPing && len(s.proof.pending) > 0 {
+	if xid == wire.XidPing && s.evidence.Unanswered() > 0 {
 		s.wake() // it has overtaken another request
 	}
 	if xid == s.closeXid && xid != 0 && !failed {
@@ -394,7 +371,7 @@ func (s *session) onBytes(l *link, n int, inPart bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.link == l {
-		s.proof.receive(n, inPart, clock.Now())
+		s.evidence.Receive(n, inPart, clock.Now())
 	}
 }
 
@@ -406,7 +383,7 @@ func (s *session) mostTimeout() time.Duration {
 	if s.id == 0 {
 		return s.remembered.timeout
 	}
-	return s.timeout
+	return s.evidence.Timeout()
 }
 
 // onMalformed notes that something arrived on l that cannot be an answer.

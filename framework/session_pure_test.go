@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -21,42 +22,45 @@ func TestOnConnectAnswer(t *testing.T) {
 		now := time.Now()
 		sentAt, before := now.Add(-time.Second), now.Add(-2*time.Second)
 		for name, tt := range map[string]struct {
-			story    func(s *session)
-			id       int64
-			proof    Proof
-			ok       bool
-			err      error
-			proven   time.Time
-			contacts int
+			story  func(s *session)
+			writes bool
+			known  bool // an earlier connect was answered
+			id     int64
+			ok     bool
+			err    error
+			proven time.Time
 		}{
-			"new":                       {func(s *session) { s.id, s.proven = 0, time.Time{} }, 7, ProofSync, true, nil, sentAt, 0},
-			"new, by writes":            {func(s *session) { s.id, s.proven = 0, time.Time{} }, 7, ProofWrite, true, nil, sentAt, 0},
-			"remembered, by writes":     {func(s *session) { s.id, s.remembered.id, s.proven = 0, 7, time.Time{} }, 7, ProofWrite, true, nil, time.Time{}, 1},
-			"again":                     {func(*session) {}, 7, ProofSync, true, nil, sentAt, 0},
-			"again, by writes":          {func(*session) {}, 7, ProofWrite, true, nil, before, 1},
-			"more was proven meanwhile": {func(s *session) { s.proven = now }, 7, ProofSync, true, nil, now, 0},
-			"severed":                   {func(s *session) { s.sever() }, 7, ProofSync, false, nil, before, -1},
-			"gone":                      {func(*session) {}, 0, ProofSync, true, errExpired, before, -1},
+			"new":                       {func(s *session) { s.id = 0 }, false, false, 7, true, nil, sentAt},
+			"new, by writes":            {func(s *session) { s.id = 0 }, true, false, 7, true, nil, sentAt},
+			"remembered, by writes":     {func(s *session) { s.id, s.remembered.id = 0, 7 }, true, false, 7, true, nil, time.Time{}},
+			"again":                     {func(*session) {}, false, true, 7, true, nil, sentAt},
+			"again, by writes":          {func(*session) {}, true, true, 7, true, nil, before},
+			"more was proven meanwhile": {func(s *session) { s.evidence.Connect(6*time.Second, true, now, now) }, false, true, 7, true, nil, now},
+			"severed":                   {func(s *session) { s.sever() }, false, true, 7, false, nil, before},
+			"gone":                      {func(*session) {}, false, true, 0, true, errExpired, before},
 		} {
 			s := sessionAt(now, 4*time.Second, 0)
 			s.id, s.useful, s.hungUp.since = 7, true, now
-			s.core.cfg.proof, s.core.cfg.serverTick = tt.proof, 1500*ms
-			tt.story(s)
-			l, old := &link{named: s.id != 0 || s.remembered.id != 0}, s.proof
-			ok := s.onConnectAnswer(l, wire.ConnectResponse{SessionID: tt.id, Timeout: 3000, Password: []byte("secret")}, sentAt)
-			if ok != tt.ok || !errors.Is(s.err, tt.err) || tt.err == nil && s.err != nil || s.expired != (tt.err != nil) || !s.proven.Equal(tt.proven) {
-				t.Errorf("%s: %t, %v, expired %t, proven %v ago", name, ok, s.err, s.expired, now.Sub(s.proven))
+			s.evidence = evidenceOf(6*time.Second, 600*ms, tt.writes)
+			if tt.known {
+				s.evidence.Connect(6*time.Second, true, before, before)
 			}
-			if tt.contacts < 0 {
-				if s.proof != old || s.link != nil || s.timeout != 6*time.Second {
+			tt.story(s)
+			l := &link{named: s.id != 0 || s.remembered.id != 0}
+			ok := s.onConnectAnswer(l, wire.ConnectResponse{SessionID: tt.id, Timeout: 3000, Password: []byte("secret")}, sentAt)
+			proven := s.evidence.Deadline().Add(-s.evidence.Timeout())
+			if ok != tt.ok || !errors.Is(s.err, tt.err) || tt.err == nil && s.err != nil || s.expired != (tt.err != nil) || !proven.Equal(tt.proven) {
+				t.Errorf("%s: %t, %v, expired %t, proven %v ago", name, ok, s.err, s.expired, now.Sub(proven))
+			}
+			if !tt.ok || tt.err != nil {
+				if s.link != nil || s.evidence.Timeout() != 6*time.Second {
 					t.Errorf("%s: it counts", name)
 				}
 				continue
 			}
-			p := s.proof
-			if s.id != 7 || string(s.password) != "secret" || s.timeout != 3*time.Second || s.margin != 300*ms || s.link != l || s.useful || s.hungUp != (hangUps{}) || !s.answered.Equal(now) ||
-				p.timeout != 3*time.Second || p.wait != 1500*ms || p.kind != tt.proof || p.trips.longest() != time.Second || len(p.contacts) != tt.contacts {
-				t.Errorf("%s: %+v, %+v", name, s, p)
+			if s.id != 7 || string(s.password) != "secret" || s.evidence.Timeout() != 3*time.Second || s.evidence.Margin() != 300*ms || s.link != l || s.useful || s.hungUp != (hangUps{}) || !s.answered.Equal(now) ||
+				!strings.Contains(s.evidence.Unprovable(now, 1).Error(), "takes 1s;") {
+				t.Errorf("%s: %+v", name, s)
 			}
 		}
 	})
@@ -109,16 +113,20 @@ func TestOnAnswer(t *testing.T) {
 	l := &link{}
 	s := sessionAt(start, 5*time.Second, 0)
 	s.link, s.news = l, make(chan struct{})
-	s.proof.contacts = []contact{{sent: start, answered: start, reported: 1}}
-	s.proof.send(1, wire.OpSync, start)
-	s.proof.send(2, wire.OpCloseSession, start)
-	s.proof.send(wire.XidPing, wire.OpPing, start)
+	// The connect is reported, and a write proves it.
+	s.evidence = evidenceOf(6*time.Second, 600*ms, true)
+	proven := func() time.Time { return s.evidence.Deadline().Add(-6 * time.Second) }
+	s.evidence.Connect(6*time.Second, true, start.Add(-time.Second), start)
+	s.evidence.Connect(6*time.Second, false, start, start)
+	s.evidence.Send(1, wire.OpMulti, true, start)
+	s.evidence.Send(2, wire.OpCloseSession, false, start)
+	s.evidence.Send(wire.XidPing, wire.OpPing, false, start)
 	s.closeXid = 2
 	now := start.Add(100 * ms)
-	check := func(step string, answered, proven time.Time, news, woken, confirmed bool) {
+	check := func(step string, answered, want time.Time, news, woken, confirmed bool) {
 		t.Helper()
-		if !s.answered.Equal(answered) || !s.proven.Equal(proven) || (s.news == nil) != news || (len(s.wakeup) > 0) != woken || s.closeConfirmed != confirmed {
-			t.Errorf("%s: answered %v, proven %v, news %t, woken %t, confirmed %t", step, s.answered, s.proven, s.news == nil, len(s.wakeup) > 0, s.closeConfirmed)
+		if !s.answered.Equal(answered) || !proven().Equal(want) || (s.news == nil) != news || (len(s.wakeup) > 0) != woken || s.closeConfirmed != confirmed {
+			t.Errorf("%s: answered %v, proven %v, news %t, woken %t, confirmed %t", step, s.answered, proven(), s.news == nil, len(s.wakeup) > 0, s.closeConfirmed)
 		}
 	}
 	s.onAnswer(&link{}, 1, false, now)
@@ -127,20 +135,21 @@ func TestOnAnswer(t *testing.T) {
 	check("a proof", now, start, true, false, false)
 	s.onAnswer(l, 2, true, now.Add(1))
 	check("a close that is refused", now.Add(1), start, true, false, false)
-	s.proof.send(2, wire.OpCloseSession, start)
+	s.evidence.Send(2, wire.OpCloseSession, false, start)
 	s.onAnswer(l, wire.XidPing, false, now.Add(2))
 	check("a ping that has overtaken the close", now.Add(2), start, true, true, false)
 	<-s.wakeup
 	s.onAnswer(l, 2, false, now.Add(3))
 	check("a close", now.Add(3), start, true, false, true)
 	s.closeConfirmed, s.closeXid = false, 0
-	s.proof.send(wire.XidPing, wire.OpPing, start)
+	s.evidence.Send(wire.XidPing, wire.OpPing, false, start)
 	s.onAnswer(l, wire.XidPing, false, now.Add(4))
 	check("a ping alone", now.Add(4), start, true, false, false)
 	s.onAnswer(l, 0, false, now.Add(5))
 	check("number 0, without a close", now.Add(5), start, true, false, false)
-	s.proven, s.proof.contacts = now, []contact{{sent: start, answered: start, reported: 1}}
-	s.proof.send(3, wire.OpSync, now)
+	s.evidence.Connect(6*time.Second, true, now, now)
+	s.evidence.Connect(6*time.Second, false, start, now)
+	s.evidence.Send(3, wire.OpMulti, true, now)
 	s.news = make(chan struct{})
 	s.onAnswer(l, 3, false, now.Add(6))
 	check("an old contact", now.Add(6), now, false, false, false)
@@ -159,20 +168,22 @@ func TestOnSend(t *testing.T) {
 		op     wire.Op
 		path   string
 		notes  int
-		prompt bool
+		prompt bool // what was noted should be answered within T/3
 		sent   int
 	}{
 		{&link{}, 1, wire.OpCreate, "/b", 0, false, 0},
 		{l, 2, wire.OpMulti, "/", 1, true, 0},
-		{l, 3, wire.OpMulti, "/b", 2, false, 0},
-		{l, 4, wire.OpCreate, "/", 3, false, 0},
-		{l, 5, wire.OpCreate, "/a", 4, false, 1},
-		{l, 6, wire.OpCreate, "/a", 5, false, 1},
-		{l, 7, wire.OpCloseSession, "", 6, false, 1},
+		{l, 3, wire.OpMulti, "/b", 1, false, 0},
+		{l, 4, wire.OpCreate, "/", 1, false, 0},
+		{l, 5, wire.OpCreate, "/a", 1, false, 1},
+		{l, 6, wire.OpCreate, "/a", 1, false, 1},
+		{l, 7, wire.OpCloseSession, "", 1, false, 1},
 	} {
+		s.evidence = evidenceAt(now, 5*time.Second, 0, 600*ms)
 		ok := s.onSend(tt.on, tt.xid, tt.op, []byte(tt.path), now)
-		if n := len(s.proof.pending); !ok || n != tt.notes || n > 0 && s.proof.pending[n-1].prompt != tt.prompt || sent != tt.sent || s.closeXid != map[bool]int32{true: 7}[tt.xid == 7] {
-			t.Errorf("%d: %t, %+v, sent %d, closed by %d", tt.xid, ok, s.proof.pending, sent, s.closeXid)
+		_, silent := s.evidence.Silence(now.Add(2*time.Second), false)
+		if n := s.evidence.Unanswered(); !ok || n != tt.notes || silent != tt.prompt || sent != tt.sent || s.closeXid != map[bool]int32{true: 7}[tt.xid == 7] {
+			t.Errorf("%d: %t, %d noted, silent %t, sent %d, closed by %d", tt.xid, ok, n, silent, sent, s.closeXid)
 		}
 	}
 	older, newer := s.awaitSent("/c", func(*link) {}), s.awaitSent("/c", func(*link) {})
@@ -182,7 +193,7 @@ func TestOnSend(t *testing.T) {
 	if s.forgetSent(newer); len(s.unsent) != 0 {
 		t.Error("a write that was not sent is remembered")
 	}
-	if s.sever(); s.onSend(l, 8, wire.OpPing, nil, now) || len(s.proof.pending) != 6 {
+	if s.sever(); s.onSend(l, 8, wire.OpPing, nil, now) || s.evidence.Unanswered() != 1 {
 		t.Error("something is sent for a session that is severed")
 	}
 }
@@ -229,7 +240,7 @@ func TestAMarginThatIsTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for margin, want := range map[time.Duration]error{2 * time.Second: nil, 4 * time.Second: ErrUnproven} {
 			s := sessionAt(time.Now(), 5*time.Second, 0)
-			s.margin = margin
+			s.evidence = evidenceAt(time.Now(), 5*time.Second, 0, margin)
 			if _, err := s.isProvenToLast(); !errors.Is(err, want) || want == nil && err != nil {
 				t.Errorf("a margin of %v: %v", margin, err)
 			}

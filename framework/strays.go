@@ -104,7 +104,7 @@ func (h *straySearch) next(looked time.Time) (time.Duration, bool) {
 			due = one.due
 		}
 	}
-	if earliest := looked.Add(s.timeout / 32); !looked.IsZero() && due.Before(earliest) {
+	if earliest := looked.Add(s.evidence.Timeout() / 32); !looked.IsZero() && due.Before(earliest) {
 		due = earliest
 	}
 	return time.Until(due), true
@@ -131,7 +131,7 @@ func (h *straySearch) search(now time.Time) {
 		if !ok {
 			continue
 		}
-		pause := s.timeout / 3
+		pause := s.evidence.Timeout() / 3
 		if answered {
 			if one.looks++; one.looks == strayLooks {
 				delete(h.ids, id)

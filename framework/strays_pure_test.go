@@ -11,7 +11,7 @@ import (
 func TestTheNextLookForStrays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
-		s := &session{timeout: 32 * time.Second}
+		s := &session{evidence: evidenceOf(32*time.Second, 0, false)}
 		h := &straySearch{session: s, ids: map[string]*stray{"a": {due: now}, "b": {due: now.Add(time.Hour)}}}
 		for _, tt := range []struct {
 			looked time.Time

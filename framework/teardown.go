@@ -162,9 +162,9 @@ func (s *session) orphan() orphan {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.id == 0 {
-		return orphan{s.remembered.id, s.remembered.password, s.timeout}
+		return orphan{s.remembered.id, s.remembered.password, s.evidence.Timeout()}
 	}
-	return orphan{s.id, s.password, s.timeout}
+	return orphan{s.id, s.password, s.evidence.Timeout()}
 }
 
 // stepTimeout bounds each step of closing an orphan.

@@ -40,13 +40,13 @@ any tick but for that contact.
 
 Code
     in the model           | in the code
-    client: sends          | framework/proof.go: (*proof).send, framework/link.go: (*link).beforeSend
-    client: has the answer | framework/proof.go: (*proof).answer, framework/link.go: (*link).onHead
-    client: is connected   | framework/proof.go: (*proof).connect, framework/session_core.go: (*session).onConnectAnswer
-    F                      | framework/proof.go: waitFor
-    a round trip           | framework/proof.go: (*proof).tripOf, framework/proof.go: (*proof).count, framework/heartbeat.go: (*session).sendHeartbeat
-    age                    | framework/proof.go: elapsed
-    believes               | framework/heartbeat.go: (*session).whyUnprovenLocked, framework/heartbeat.go: (*session).checkClock
+    client: sends          | internal/managed/proof/proof.go: (*proof).send, framework/link.go: (*link).beforeSend
+    client: has the answer | internal/managed/proof/proof.go: (*proof).answer, framework/link.go: (*link).onHead
+    client: is connected   | internal/managed/proof/proof.go: (*proof).connect, internal/managed/proof/evidence.go: (*Evidence).Connect
+    F                      | internal/managed/proof/proof.go: waitFor
+    a round trip           | internal/managed/proof/proof.go: (*proof).tripOf, internal/managed/proof/proof.go: (*proof).count, framework/heartbeat.go: (*session).sendHeartbeat
+    age                    | internal/clock/clock.go: Elapsed
+    believes               | internal/managed/proof/evidence.go: (*Evidence).Suffices, framework/heartbeat.go: (*session).checkClock
     the stop margin        | framework/options.go: (*config).margin
     member: answers        | testutil/touches.go: (*member).reportLocked
     member: is asked       | testutil/touches.go: (*member).hearLocked, testutil/touches.go: (*member).receivedLocked

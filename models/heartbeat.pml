@@ -26,19 +26,19 @@ answered for T/12.
 
 Code
     in the model               | in the code
-    client: sends              | framework/heartbeat.go: (*session).beatLocked, framework/heartbeat.go: (*session).beginBeatLocked, framework/heartbeat.go: (*session).sendHeartbeat
-    client: has the first half | framework/proof.go: (*proof).count
-    client: is answered        | framework/heartbeat.go: (*session).onHeartbeat, framework/proof.go: (*proof).answer
-    INTERVAL, N                | framework/cadence.go: (*proof).interval
-    early                      | framework/cadence.go: (*proof).reportable, framework/cadence.go: (*proof).usuallyLeft
-    F                          | framework/proof.go: waitFor
-    client: begins             | framework/heartbeat.go: (*session).beginHoldingLocked, framework/prove.go: (*session).isFarAhead
-    since                      | framework/cadence.go: (*proof).silence
-    impatient, hurry           | framework/heartbeat.go: (*session).silenceLocked
+    client: sends              | internal/managed/proof/heartbeats.go: (*heartbeats).next, internal/managed/proof/heartbeats.go: (*heartbeats).begin, framework/heartbeat.go: (*session).sendHeartbeat
+    client: has the first half | internal/managed/proof/proof.go: (*proof).count
+    client: is answered        | framework/heartbeat.go: (*session).onHeartbeat, internal/managed/proof/proof.go: (*proof).answer
+    INTERVAL, N                | internal/managed/proof/cadence.go: (*proof).interval
+    early                      | internal/managed/proof/heartbeats.go: (*heartbeats).plan, internal/managed/proof/cadence.go: (*proof).reportable, internal/managed/proof/cadence.go: (*proof).usuallyLeft
+    F                          | internal/managed/proof/proof.go: waitFor
+    client: begins             | internal/managed/proof/heartbeats.go: (*heartbeats).planFirst, framework/prove.go: (*session).isFarAhead
+    since                      | internal/managed/proof/silence.go: (*proof).silence
+    impatient, hurry           | internal/managed/proof/silence.go: (*proof).patience
     client: leaves             | framework/heartbeat.go: (*session).checkClock, framework/session_core.go: (*session).suspend
     client: connects           | framework/dial.go: (*session).dial, framework/link.go: newLink
     client: is connected       | framework/session_core.go: (*session).onConnectAnswer, framework/session_core.go: (*session).onConnected
-    Lost                       | framework/heartbeat.go: (*session).whyUnprovenLocked, framework/heartbeat.go: (*session).loseHolds
+    Lost                       | internal/managed/proof/evidence.go: (*Evidence).Suffices, framework/heartbeat.go: (*session).loseHolds
 
 Bounds
     The unit of time is T/120, and all times are the client's. TRIP is 1: with a

@@ -20,6 +20,14 @@ func Now() time.Time {
 	return now
 }
 
+// Elapsed returns the time from one reading of the clock to another: by the
+// monotonic clock or the wall clock, whichever says more. The monotonic one
+// stands still while a machine is suspended, and the wall clock may be set
+// back.
+func Elapsed(from, to time.Time) time.Duration {
+	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
+}
+
 // Jump moves the clock of the whole process ahead, as it moves for a process
 // that was stopped for a while: no timer has run meanwhile. It is for tests.
 func Jump(by time.Duration) { jumped.Add(int64(by)) }

@@ -58,8 +58,8 @@ func (d *draw) knownTick() {
 //
 // A connect that is left unanswered may still reach the leader. It shortens the
 // session if that member's maxSessionTimeout is below what was granted before,
-// and the client cannot know it: see framework/proof.go. So members differ in
-// that bound only where no connection is lost.
+// and the client cannot know it: see internal/managed/proof. So members differ
+// in that bound only where no connection is lost.
 func (d *draw) uneven() {
 	if d.Rates != nil { // with a larger tick, the difference of clocks would be hidden
 		return

@@ -2,13 +2,9 @@ package surface_test
 
 import (
 	"go/build"
-	"go/importer"
-	"go/token"
 	"go/types"
-	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,22 +32,8 @@ func TestPublicPackagesNameNoInternalTypes(t *testing.T) {
 	}
 }
 
-// compiled imports packages as the go command has compiled them: with the tests
-// at the latest. Type-checking all that they import takes eight seconds.
-var compiled = sync.OnceValue(func() types.Importer {
-	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}", module+"...", module+broken).Output()
-	files := map[string]string{}
-	for line := range strings.Lines(string(out)) {
-		path, file, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
-		files[path] = file
-	}
-	return importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) {
-		if err != nil {
-			return nil, err
-		}
-		return os.Open(files[path])
-	})
-})
+// compiled has been compiled with the tests at the latest.
+var compiled = sync.OnceValue(func() types.Importer { return surface.Compiled(module+"...", module+broken) })
 
 // public returns the packages of the module that others can import.
 func public(t *testing.T) (packages []string) {

@@ -1,4 +1,4 @@
-package framework
+package proof
 
 import (
 	"slices"
@@ -31,7 +31,7 @@ import (
 // send time if
 //
 //   - C is a connect that was answered with a session, unless the quorum must
-//     be proven as well and the session is not new (see ProofWrite), or
+//     be proven also, and the session is not new (see framework.ProofWrite), or
 //   - C was answered, and two requests that make the round trip were answered
 //     without error, on the same connection: R0 was sent at least F after C's
 //     *answer*, and R1 after R0's answer.
@@ -87,8 +87,8 @@ import (
 // still answered in between. That proves nothing wrong as long as the removal
 // follows within the stop margin. It does, unless the leader throttles requests
 // (request_throttle_max_requests, off by default), and the removal waits there.
-// ProofSync assumes that the leader does not throttle. With ProofWrite R1
-// stands behind the removal, and is refused.
+// ProofSync assumes that the leader does not throttle. With ProofWrite R1 comes
+// behind the removal, and is refused.
 //
 // Only a session that holds something needs a deadline. A session that holds
 // nothing sends no heartbeat. Its contacts are the wire client's pings, one
@@ -129,7 +129,7 @@ type sentRequest struct {
 	at        time.Time
 	answers   uint64 // how many answers had arrived before it was sent
 	roundTrip trip
-	prompt    bool // its answer should come at once
+	prompt    bool // the answer should not take long
 }
 
 // trip says what a request is good for in a proof, if it is answered without
@@ -145,28 +145,30 @@ const (
 // proof follows one connection. It reads no clock: its methods take the time.
 type proof struct {
 	timeout  time.Duration // T
+	margin   time.Duration // M, the stop margin
 	wait     time.Duration // F
 	grain    time.Duration // of contacts closer together than this only two are kept
-	kind     Proof
+	writes   bool          // R1 must be a write
 	pending  []sentRequest // in the order in which they were sent, which is that of their answers
 	answers  uint64        // that have arrived, the connect's included
 	contacts []contact     // answered, oldest first; those that are no longer needed are dropped
 	trips    roundTrips
 	progress progress
 
-	// When a part of an answer was read last that is too large to arrive at once,
+	// When a part of an answer was read last that is too large to arrive whole,
 	// as a long list is. A request that was sent before has waited behind it, and
 	// says nothing about round trips. This is for their estimate alone: no
 	// deadline rests on it.
 	partRead time.Time
 }
 
-func newProof(timeout, tick time.Duration, kind Proof) *proof {
-	return &proof{
+func newProof(timeout, margin, tick time.Duration, writes bool) proof {
+	return proof{
 		timeout: timeout,
+		margin:  margin,
 		wait:    waitFor(timeout, tick),
 		grain:   timeout / 64,
-		kind:    kind,
+		writes:  writes,
 		answers: 1,
 		trips:   roundTrips{window: timeout / 3},
 	}
@@ -283,18 +285,10 @@ func (p *proof) tripOf(op wire.Op) trip {
 	case wire.OpCreate, wire.OpDelete, wire.OpSetData, wire.OpSetACL, wire.OpMulti, wire.OpCreateContainer, wire.OpCreateTTL:
 		return anyTrip
 	case wire.OpSync:
-		if p.kind == ProofWrite {
+		if p.writes {
 			return firstOnly
 		}
 		return anyTrip
 	}
 	return noTrip
-}
-
-// elapsed returns the time from one reading of the clock to another: by the
-// monotonic clock or the wall clock, whichever says more. The monotonic one
-// stands still while a machine is suspended, and the wall clock may be set
-// back.
-func elapsed(from, to time.Time) time.Duration {
-	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }

@@ -1,4 +1,4 @@
-package framework
+package proof
 
 import (
 	"slices"
@@ -34,47 +34,18 @@ const (
 	mostFirstHalfs = 2
 )
 
-// roundTrips estimates how long a round trip takes: the longest of those that
-// ended in the latest two windows. Writes can take longer than syncs, and an
-// answer can stand behind a large one. Both are counted only where nothing else
-// is known.
-type roundTrips struct {
-	window            time.Duration
-	since             time.Time // when the present window began
-	present, previous time.Duration
-}
-
-func (r *roundTrips) add(took time.Duration, at time.Time) {
-	if !r.isRecent(at) {
-		r.previous = r.present
-		if at.Sub(r.since) >= 2*r.window {
-			r.previous = 0
-		}
-		r.present, r.since = 0, at
-	}
-	r.present = max(r.present, took)
-}
-
-// isRecent reports whether the present window is not over.
-func (r *roundTrips) isRecent(now time.Time) bool { return now.Sub(r.since) < r.window }
-
-// isKnown reports whether a round trip ended in the latest two windows.
-func (r *roundTrips) isKnown(now time.Time) bool { return now.Sub(r.since) < 2*r.window }
-
-func (r *roundTrips) longest() time.Duration { return max(r.present, r.previous) }
-
 // interval returns P, the time from the beginning of one heartbeat to that of
 // the next. One heartbeat may come too early to report a contact, and where
 // several are under way at a time, one may also have to wait: the choice of n
 // leaves room for that.
-func (p *proof) interval(margin time.Duration) time.Duration {
+func (p *proof) interval() time.Duration {
 	r, usual := p.trips.longest(), p.usualWait()
-	if each := p.timeout / 4; p.wait+r <= each && 3*(r+each) < p.timeout-margin {
+	if each := p.timeout / 4; p.wait+r <= each && 3*(r+each) < p.timeout-p.margin {
 		return each
 	}
 	between := usual + r
 	n := time.Duration(fewestBeats)
-	for late := time.Duration(2); n < mostBeats && (n+1)*r <= mostFirstHalfs*between && 3*r+usual+late*between/n >= p.timeout-margin; late = 3 {
+	for late := time.Duration(2); n < mostBeats && (n+1)*r <= mostFirstHalfs*between && 3*r+usual+late*between/n >= p.timeout-p.margin; late = 3 {
 		n++
 	}
 	return (between + n - 1) / n
@@ -86,10 +57,10 @@ func (p *proof) usualWait() time.Duration { return max(p.wait, p.timeout/3) }
 
 // longestTrip returns how long a round trip may take, so that a lease lasts at
 // all. If it is not positive, no lease can last with these settings.
-func (p *proof) longestTrip(margin time.Duration) (longest time.Duration) {
+func (p *proof) longestTrip() (longest time.Duration) {
 	usual := p.usualWait()
 	for n := time.Duration(fewestBeats); n <= mostBeats; n++ {
-		r := (n*(p.timeout-margin-usual) - usual) / (3*n + 1) // 3r + G + (G + r) / n < T - M
+		r := (n*(p.timeout-p.margin-usual) - usual) / (3*n + 1) // 3r + G + (G + r) / n < T - M
 		if n > mostFirstHalfs {
 			r = min(r, mostFirstHalfs*usual/(n-mostFirstHalfs)) // n r <= 2 (G + r)
 		}
@@ -98,58 +69,61 @@ func (p *proof) longestTrip(margin time.Duration) (longest time.Duration) {
 	return longest
 }
 
-// lasts reports whether a lease that begins now would last, if round trips go
-// on taking as long as they do, and left is the time until the deadline:
-// whether each contact can be proven before the deadline that rests on the one
-// before it. last is when the latest heartbeat with two halves began, the zero
-// time if none is under way, and waits whether its first half is not answered
-// yet. next is when another one begins at the latest. If that has passed, as
-// after a time without holds, it is now.
-func (p *proof) lasts(now time.Time, left, margin time.Duration, last time.Time, waits bool, next time.Time) bool {
+// lasts returns how much time the heartbeats of a lease that begins now would
+// have to spare, if round trips continue to take as long as they do. If that is
+// negative the lease would be lost: each contact must be proven before the stop
+// margin of the deadline that rests on the one before it. left is the time
+// until the deadline. last is when the latest heartbeat with two halves began,
+// the zero time if none is under way, and waits whether its first half is not
+// answered yet. next is when another one begins at the latest. If that has
+// passed, as after a time without holds, it is now.
+func (p *proof) lasts(now time.Time, left time.Duration, last time.Time, waits bool, next time.Time) (spare due) {
 	r := p.trips.longest()
-	if r >= p.longestTrip(margin) {
-		return false
+	if longest := p.longestTrip(); r >= longest {
+		return due{longest - r - 1, becauseSlow}
 	}
-	until, next := now.Add(left-margin), later(now, next)
-	// A round trip can take a little longer than those before it. In a slow
-	// network there is less time to spare for that.
-	slack := max(2*p.grain-r, 3*p.grain/4)
+	until, next := now.Add(left-p.margin), later(now, next)
 	soonest := now // that a heartbeat begins with a first half
 	if last.IsZero() && p.isReported() {
-		soonest = now.Add(min(r, p.shortestInterval())) // the next one has none: see newBeatLocked
+		soonest = now.Add(min(r, p.shortestInterval())) // the next one has none: see heartbeats.next
 	}
-	provenBy := func(c contact) time.Time {
+	provenBy := func(c contact) (time.Time, reason) {
 		if c.reported != 0 {
 			switch second, ok := p.secondHalfOf(c); {
 			case ok && last.IsZero(): // perhaps a heartbeat that is a second half alone: the next one keeps its distance
 				soonest = later(soonest, second.at.Add(min(r, p.shortestInterval())))
-				return second.at.Add(r)
+				return second.at.Add(r), secondUnderWay
 			case ok:
-				return second.at.Add(r)
+				return second.at.Add(r), secondUnderWay
 			case last.IsZero():
-				return now.Add(r)
+				return now.Add(r), secondAlone
 			case waits && !last.Add(r).Before(now):
-				return last.Add(2 * r)
+				return last.Add(2 * r), secondOfCurrent
 			}
-			return next.Add(2 * r) // the second half under way began too early
+			return next.Add(2 * r), secondOfNext // the second half under way began too early
 		}
 		if reportable := c.answered.Add(p.wait); last.Before(reportable) {
 			last = later(soonest, later(reportable, last.Add(r)))
+			return last.Add(2 * r), reportingBeat
 		}
-		return last.Add(2 * r)
+		return last.Add(2 * r), secondOfCurrent
 	}
 	contacts := slices.Clone(p.contacts)
 	for _, request := range p.pending {
 		contacts = append(contacts, contact{sent: request.at, answered: request.at.Add(r)})
 	}
+	spare.in = p.timeout
 	for _, c := range append(contacts, contact{sent: next, answered: next.Add(r)}) {
-		if provenBy(c).Add(slack).After(until) {
-			return false
-		}
-		until = later(until, c.sent.Add(p.timeout-margin))
+		at, because := provenBy(c)
+		spare = spare.orEarlier(due{until.Sub(at) - p.slack(), because})
+		until = later(until, c.sent.Add(p.timeout-p.margin))
 	}
-	return true
+	return spare
 }
+
+// slack is how much longer a round trip may take than those before it. In a
+// slow network there is less time to spare for that.
+func (p *proof) slack() time.Duration { return max(2*p.grain-p.trips.longest(), 3*p.grain/4) }
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
@@ -206,65 +180,22 @@ func (p *proof) reportable(now, last time.Time) (soon time.Time, after time.Dura
 	return soon, 0, false
 }
 
-// worthwhile returns how long to wait with a heartbeat that is due: a little
-// longer, by most, if it then proves a contact that is newer by more than twice
-// that. Without it a heartbeat that comes a moment too early to report the last
-// but one proves much less than usual. Then the next one is early, and so on:
-// that made 15 requests in T instead of 12.
-func (p *proof) worthwhile(now time.Time, due, most time.Duration) time.Duration {
+// worthwhile returns when a heartbeat begins that is due: a little later, by
+// most, if it then proves a contact that is newer by more than twice that.
+// Without it a heartbeat that comes a moment too early to report the last but
+// one proves much less than usual. Then the next one is early, and so on: that
+// made 15 requests in T instead of 12.
+func (p *proof) worthwhile(now time.Time, usual due, most time.Duration) due {
 	var base time.Time
-	better := due
+	better := usual
 	for _, c := range p.contacts {
 		at := c.answered.Add(p.wait).Sub(now)
 		switch {
-		case c.reported != 0 || at <= due:
+		case c.reported != 0 || at <= usual.in:
 			base = c.sent
-		case at-due <= most && (base.IsZero() || c.sent.Sub(base) > 2*(at-due)):
-			better = at
+		case at-usual.in <= most && (base.IsZero() || c.sent.Sub(base) > 2*(at-usual.in)):
+			better = due{at, becauseReport}
 		}
 	}
 	return better
-}
-
-// progress tells when the answers have come on last.
-type progress struct {
-	at        time.Time // the latest answer, in order, or bytes of it
-	receiving bool      // an answer has arrived in part
-	bytes     int       // of it, since at
-}
-
-// leastProgress is how many bytes of an answer must arrive to count. Behind an
-// answer that never ends, those to pings are taken for a part of it.
-const leastProgress = 512
-
-// receive notes that n bytes of an answer have arrived. inPart says that there
-// are more to come.
-func (p *progress) receive(n int, inPart bool, at time.Time) {
-	p.bytes += n
-	if !p.receiving || !inPart || p.bytes >= leastProgress {
-		p.at, p.bytes = at, 0
-	}
-	p.receiving = inPart
-}
-
-// silence returns since when the oldest unanswered request keeps the client
-// waiting, and for how long it may. Answers come in the order of the requests.
-// So a sync or a ping that stands behind another request is not judged. The
-// other request may take longer, as a large list does, unless a later one was
-// answered before it.
-func (p *proof) silence() (since time.Time, limit time.Duration, ok bool) {
-	if len(p.pending) == 0 && !p.progress.receiving {
-		return time.Time{}, 0, false
-	}
-	since, limit = p.progress.at, 2*p.timeout/3
-	if len(p.pending) > 0 {
-		head := p.pending[0]
-		if head.at.After(since) {
-			since = head.at
-		}
-		if head.prompt && !p.progress.receiving {
-			limit = p.timeout / 3
-		}
-	}
-	return since, limit, true
 }

@@ -1,0 +1,3 @@
+package sample
+
+func both(s *state) int { return len(s.list) + s.read() }
