@@ -300,7 +300,7 @@ func TestBeginsAgainWhileItsZnodeStands(t *testing.T) {
 // If no server answers meanwhile, Enter fails once the retry budget is used up.
 func TestBeginsNotAgainWithoutAServer(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		const budget = 3 * bubble.Timeout
+		budget := 3 * bubble.Timeout
 		slow := w.Connect("slow", framework.WithRetry(retry.NTimes(int(budget/time.Second), time.Second)))
 		release := make(chan struct{})
 		held := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.Hold(release))

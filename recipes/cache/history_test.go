@@ -180,6 +180,7 @@ func TestAnElectionCostsAOneShotCacheOneRead(t *testing.T) {
 
 // /zookeeper/config is written by each member itself, with a stat of its own.
 func TestTheServersOwnZnodesAreComparedByTheirData(t *testing.T) {
+	bubble.Usual(t, bubble.Below) // they are not below it
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		for member := range w.Members() {
 			time.Sleep(time.Second)

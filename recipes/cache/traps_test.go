@@ -146,6 +146,7 @@ func TestRootOfAll(t *testing.T) {
 }
 
 func TestChrootIsMissing(t *testing.T) {
+	bubble.Usual(t, bubble.Below) // it has a chroot of its own
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, err := w.OpenTo("reader", w.Servers()+"/nowhere")
 		if err != nil {
@@ -883,7 +884,7 @@ func TestCostOfOneShotWatches(t *testing.T) {
 func TestReconnectsAreSpread(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("reader")
-		const all, limit = 60, bubble.Timeout / 3
+		all, limit := 60, bubble.Timeout/3
 		for range 3 {
 			var caches []*cache.Cache
 			for range all {

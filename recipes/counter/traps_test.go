@@ -448,8 +448,9 @@ func lied(t *testing.T, w *bubble.World, op wire.Op, lie func(tamper.Answer)) (*
 	t.Helper()
 	var lies atomic.Int32
 	net := w.ClientNet("lied to")
-	c, err := framework.New(w.Servers(), framework.WithDialer(tamper.Wrap(net.Dial, func(a tamper.Answer) tamper.Instead {
+	c, err := w.Open("lied to", framework.WithDialer(tamper.Wrap(net.Dial, func(a tamper.Answer) tamper.Instead {
 		if a.Op == op {
+			a.Path = w.View.Path(a.Path)
 			a.Frame = slices.Clone(a.Frame)
 			lie(a)
 			lies.Add(1)

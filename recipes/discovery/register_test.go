@@ -469,12 +469,12 @@ func TestLabels(t *testing.T) {
 		c := w.ConnectNext(framework.WithObserver(framework.Observer{
 			PresenceChanged: func(p framework.PresenceChange) {
 				if p.From == "" {
-					labels <- p.Label
+					labels <- w.View.Path(p.Label)
 				}
 			},
 			CacheChanged: func(c framework.CacheChange) {
 				if c.From == "" {
-					ofCaches <- c.Cache.Label
+					ofCaches <- w.View.Path(c.Cache.Label)
 				}
 			},
 		}))

@@ -112,7 +112,7 @@ func TestCandidateLeavesDuringARead(t *testing.T) {
 		leaveDuring := func(i int, op testutil.Op, ask func() error) {
 			t.Helper()
 			free := make(chan struct{})
-			read := testutil.NewFault(testutil.Match{Op: op, Path: w.View.Full(path) + "/"}, testutil.Hold(free))
+			read := testutil.NewFault(testutil.Match{Op: op, Path: path + "/"}, testutil.Hold(free))
 			defer w.ClientNet("asker").Control(read.Control)()
 			replied := make(chan error, 1)
 			go func() { replied <- ask() }()

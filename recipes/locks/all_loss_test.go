@@ -174,6 +174,8 @@ func TestPartIsLostWhileWaitingForTheNext(t *testing.T) {
 // late is an acquirer that takes its time, and that ctx does not end.
 type late struct{ recipes.Acquirer }
 
+func (l late) FullPath() string { return recipes.FullPath(l.Acquirer) }
+
 func (l late) Acquire(ctx context.Context) (*recipes.Lease, error) {
 	time.Sleep(5 * time.Second)
 	return l.Acquirer.Acquire(context.WithoutCancel(ctx))

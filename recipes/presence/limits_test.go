@@ -98,6 +98,7 @@ func TestTheDirectoryIsRemoved(t *testing.T) {
 
 // A client's chroot vanishes and comes back.
 func TestTheChrootVanishes(t *testing.T) {
+	bubble.Usual(t, bubble.Below) // it has a chroot of its own
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		other := w.ConnectNext()
 		must(t, other.MakePersistentPath(t.Context(), "/app"))

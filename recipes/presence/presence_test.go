@@ -142,7 +142,7 @@ func TestAReconnectCostsNothing(t *testing.T) {
 		if lines := logged.FilterMessage("presence changed").Len(); lines > 0 {
 			t.Errorf("%d lines for the reconnects", lines)
 		}
-		const every = bubble.Timeout * 20 / 16 * 3 / 4 // one of these nodes, at most
+		every := bubble.Timeout * 20 / 16 * 3 / 4 // one of these nodes, at most
 		if most := len(nodes) * (1 + int(time.Since(began)/every)); looks > most {
 			t.Errorf("%d looks in %v, want at most %d", looks, time.Since(began), most)
 		}
