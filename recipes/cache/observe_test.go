@@ -83,6 +83,7 @@ func (o *observed) want(want ...string) {
 // Observers get each state of a cache once, and each time that it reads, with
 // what has changed by that.
 func TestObserversOfACache(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		other := w.Connect("writer")
 		fill(t, other, 2, 3)
@@ -138,6 +139,7 @@ func TestObserversOfACache(t *testing.T) {
 // A cache that is past its limit says which walk has found that, and that it
 // has failed.
 func TestObserversOfACacheThatFails(t *testing.T) {
+	bubble.Usual(t, bubble.SmallRequest) // makes large requests
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		other := w.Connect("writer")
 		create(t, other, root, "")
@@ -175,6 +177,7 @@ func wantLine(t bubble.T, logged *observer.ObservedLogs, message string, want ma
 // The log has the states of a cache, but not what follows from a lost
 // connection, which it has by the client; and each walk.
 func TestLogOfACache(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		other := w.Connect("writer")
 		fill(t, other, 1, 1)
@@ -201,6 +204,7 @@ func TestLogOfACache(t *testing.T) {
 // A function of an observer may block, panic or end its goroutine. The cache,
 // and the other observers, do not wait for it.
 func TestObserversThatMisbehave(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	never := make(chan struct{})
 	for name, misbehave := range map[string]func(){
 		"panics":             func() { panic("observer") },
@@ -261,6 +265,7 @@ func TestEachCacheHasItsID(t *testing.T) {
 
 // A cache whose reads fail after a reconnect is Stale until one succeeds.
 func TestStaleUntilAReadSucceeds(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		fill(t, w.ConnectNext(), 1, 1)
 		o := &observed{t: t, view: w.View}

@@ -278,6 +278,7 @@ func TestOneDirectoryIsSweptAtATime(t *testing.T) {
 		for i := range 200 {
 			addOnce(t, n, fmt.Sprint("more ", i), false)
 		}
+		must(t, n.AwaitRemoval(t.Context())) // which has begun
 		if w.Cost()[testutil.OpGetChildren2] == 0 {
 			t.Errorf("afterwards: %v", w.Cost())
 		}

@@ -100,6 +100,7 @@ func TestNothingIsCreatedTwice(t *testing.T) {
 // CURATOR-358: Participants and Leader failed if a candidate left between the
 // list and the read of its znode. They must leave it out.
 func TestCandidateLeavesDuringARead(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead
 	inEachView(t, func(t *testing.T, w *world) {
 		var leave []context.CancelFunc
 		for i, id := range []string{"a", "b", "c", "d"} {

@@ -158,6 +158,7 @@ func TestEachPartEndsForObserversWhenOneExits(t *testing.T) {
 // Close of a Keyed does not say that a lost lease was held, although an
 // observer ends the goroutine of its release. It returned nil.
 func TestCloseOfKeyedWhenAnObserverExits(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a", framework.WithObserver(framework.Observer{
 			LostReleased: func(context.Context, framework.Loss) { runtime.Goexit() },

@@ -93,6 +93,7 @@ func TestAllIsRolledBack(t *testing.T) {
 // A part that is lost while All waits for the next one is acquired again,
 // unless that cannot succeed.
 func TestPartIsLostWhileWaitingForTheNext(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	tests := []struct {
 		story string
 		opts  []locks.Option

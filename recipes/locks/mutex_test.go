@@ -221,6 +221,7 @@ func TestReleaseWakesOneWaiter(t *testing.T) {
 }
 
 func TestTokensIncreaseStrictly(t *testing.T) {
+	bubble.Usual(t, bubble.NoContainers) // waits for the end of a container
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := mutexOf(t, w.Connect("a")), mutexOf(t, w.Connect("b"))
 		var last recipes.Token

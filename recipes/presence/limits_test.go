@@ -76,6 +76,7 @@ func TestACreateThatBreaksTheConnection(t *testing.T) {
 
 // The directory is a container that the ensemble removes once it is empty.
 func TestTheDirectoryIsRemoved(t *testing.T) {
+	bubble.Usual(t, bubble.NoContainers) // waits for the end of a container
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.ConnectNext(), w.ConnectNext()
 		n := announce(t, c, path, "a")

@@ -44,7 +44,7 @@ var options = map[Unusual][]framework.Option{
 
 // unusual are the ways of this pass.
 var unusual = func() (all []Unusual) {
-	for _, name := range strings.Fields(os.Getenv("ZKR_UNUSUAL")) {
+	for _, name := range strings.FieldsFunc(os.Getenv("ZKR_UNUSUAL"), func(r rune) bool { return r == ',' }) {
 		if u := Unusual(name); u != Below && u != OneShot && options[u] == nil {
 			panic(fmt.Sprintf("ZKR_UNUSUAL: %q is not known", name))
 		}

@@ -2,7 +2,6 @@ package line_test
 
 import (
 	"testing"
-	"testing/synctest"
 
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 )
@@ -22,8 +21,8 @@ func TestNothingIsGuardedAfterTheEnd(t *testing.T) {
 		leave(t, left)
 		s := acquire(t, l)
 		w.Expire(c)
-		synctest.Wait()
-		if _, held := s.Guarding(); held || s.Held() {
+		bubble.AwaitTrue(t, "the loss", func() bool { return !s.Held() })
+		if _, held := s.Guarding(); held {
 			t.Error("a share that is lost guards what is written")
 		}
 		if _, held := left.Guarding(); held {

@@ -18,6 +18,7 @@ import (
 // error that names the figures, and the next contender is granted. This does
 // not depend on its retry policy.
 func TestAContenderThatIsTooSlowLeaves(t *testing.T) {
+	bubble.Usual(t, bubble.ShortTimeout) // has times of its own
 	for name, tt := range map[string]struct {
 		timeout, margin time.Duration
 		opts            []framework.Option

@@ -30,6 +30,7 @@ func twoViews(t *testing.T, w *bubble.World, opts ...framework.Option) (c, below
 // A znode that leaves and the next one, which replaces it, may be in two views
 // of a client: they are one transaction, without a list, as in one view.
 func TestAZnodeIsReplacedInAnotherView(t *testing.T) {
+	bubble.Usual(t, bubble.NoBatching) // counts shared requests
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, below, path := twoViews(t, w)
 		both := []*locks.Mutex{mutexOf(t, c, async), mutexAt(t, below, path, async)}
