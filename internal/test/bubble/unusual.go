@@ -28,7 +28,7 @@ const (
 	NoBatching   Unusual = "no-batching"
 	NoContainers Unusual = "no-containers"
 	ProofWrite   Unusual = "proof-write"
-	FewRetries   Unusual = "few-retries"   // an operation is given up after two more tries, 100ms apart
+	FewRetries   Unusual = "few-retries"   // two more tries, a second apart, then an operation fails
 	ShortTimeout Unusual = "short-timeout" // of the session
 	OneShot      Unusual = "one-shot"      // servers have one-shot watches alone, and no multiRead
 )
@@ -38,7 +38,7 @@ var options = map[Unusual][]framework.Option{
 	NoBatching:   {framework.WithBatching(false)},
 	NoContainers: {framework.WithContainers(false)},
 	ProofWrite:   {framework.WithProof(framework.ProofWrite)},
-	FewRetries:   {framework.WithRetry(retry.NTimes(2, 100*time.Millisecond))},
+	FewRetries:   {framework.WithRetry(retry.NTimes(2, time.Second))},
 	ShortTimeout: {framework.WithSessionTimeout(shortest)},
 }
 
