@@ -34,6 +34,15 @@ BUBBLES = $(VIRTUAL) ./internal/test/sim/
 # It does not look into the wire client, whose CreateContainer and CreateTTL, called while it closes, read an answer that is being decoded.
 RACE = GORACE="atexit_sleep_ms=100 $$GORACE" $(GO) test -race -gcflags=github.com/go-zookeeper/zk=-race=false -timeout $(TIMEOUT)
 
+# A pass for each word, in which clients or servers of all recipes' tests are unusual in these ways: internal/test/bubble has them.
+UNUSUAL ?= below small-request no-batching no-containers proof-write few-retries short-timeout one-shot
+# -short, as in CI: few of what is much alike.
+PART    ?=
+
+.PHONY: unusual
+unusual: ## the tests of all recipes with unusual clients and servers, a pass for each of UNUSUAL; five minutes
+	@set -e; for ways in $(UNUSUAL); do echo "unusual: $$ways"; ZKR_UNUSUAL=$$ways $(GO) test -count=1 -timeout $(TIMEOUT) $(PART) ./recipes/...; done
+
 .PHONY: race
 race: race-processes race-virtual ## rings 1 and 2 under the race detector, with few of what is much alike, without what SPIN checks
 
@@ -271,5 +280,5 @@ busy: ## what CI runs in real time, or BUSY, beside four processes that spin: wh
 # two processors. The targets by themselves try more.
 .PHONY: nightly
 nightly: ## what CI does not run: the whole of what is random or long, cut networks, other releases; resumes, and ends with a line for each
-	.ci/each nightly processors "soak-virtual COUNT=1" soak day models mutants "faults FAULT_MINUTES=1" "fuzz FUZZTIME=10s" \
+	.ci/each nightly processors "soak-virtual COUNT=1" soak day unusual models mutants "faults FAULT_MINUTES=1" "fuzz FUZZTIME=10s" \
 		-- integration "check-modules ZKR_REAL=1" "race race-modules" soak-real session-limit "cuts MINUTES=1" stalls matrix

@@ -41,7 +41,7 @@ func TestTheHolderCanBeSeen(t *testing.T) {
 					for _, s := range w.Sessions() {
 						for _, znode := range s.Ephemerals {
 							seen++
-							if got, _ := w.Data(znode); string(got) != want {
+							if got, _ := w.Embedded.Data(znode); string(got) != want {
 								t.Errorf("%s has data %q, want %q", znode, got, want)
 							}
 						}

@@ -217,6 +217,7 @@ func TestObserverReportsLeases(t *testing.T) {
 // Do waits for the release for one session timeout, the longest of the parts,
 // if no server answers.
 func TestDoWithoutAServer(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		long := lineOf(t, w.Connect("a", framework.WithSessionTimeout(2*bubble.Timeout)), "a")
 		short, err := locks.NewMutex(w.Connect("b"), "/a")

@@ -162,6 +162,7 @@ func TestReleaseIsConcurrent(t *testing.T) {
 
 // A lease that is lost during its Release is not reported as released.
 func TestLeaseIsLostDuringItsRelease(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a")
 		l := bubble.Acquire(t, t.Context(), mutexOf(t, a))
@@ -331,7 +332,7 @@ func TestRevokedAcrossAReconnect(t *testing.T) {
 		if err := mutexOf(t, b).Revoke(t.Context(), recipes.Participant{Path: l.Path()}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Second)
+		time.Sleep(bubble.Timeout / 5)
 		w.ClientNet("a").Drop()
 		w.ClientNet("a").Heal()
 		select {

@@ -220,6 +220,7 @@ func TestALineRefusesOtherLayouts(t *testing.T) {
 				bubble.WantErr(t, err, recipes.ErrLayout)
 				_, err = pair[1].TryAcquire(t.Context())
 				bubble.WantErr(t, err, recipes.ErrLayout)
+				w.InLine(path, 1) // those that were refused have left
 				bubble.Release(t, l)
 			}
 		}

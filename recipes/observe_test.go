@@ -23,6 +23,8 @@ import (
 
 // diary is what an observer was told, an event a line.
 type diary struct {
+	view bubble.View // of the paths
+
 	mu     sync.Mutex
 	events []string
 }
@@ -51,10 +53,10 @@ func (d *diary) want(t *testing.T, want ...string) {
 }
 
 // What an Acquire and its lease are, in the diary.
-func described(a framework.Acquire) string {
-	text := fmt.Sprintf("%s %s %s", a.Recipe, a.Mode, a.Path)
+func (d *diary) described(a framework.Acquire) string {
+	text := fmt.Sprintf("%s %s %s", a.Recipe, a.Mode, d.view.Path(a.Path))
 	if a.Label != a.Path {
-		text += " as " + a.Label
+		text += " as " + d.view.Path(a.Label)
 	}
 	if a.Permits != 1 {
 		text += fmt.Sprintf(" x%d", a.Permits)
@@ -68,7 +70,7 @@ func described(a framework.Acquire) string {
 func (d *diary) observer() framework.Observer {
 	return framework.Observer{
 		AcquireStart: func(ctx context.Context, a framework.Acquire) context.Context {
-			d.note("start %s", described(a))
+			d.note("start %s", d.described(a))
 			return ctx
 		},
 		AcquireEnd: func(_ context.Context, _ framework.Acquire, r framework.AcquireResult) {
@@ -146,7 +148,7 @@ func TestWhatObserversAreTold(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
-				var d diary
+				d := diary{view: w.View}
 				c := w.Connect("a", framework.WithObserver(d.observer()))
 				a := tt.make(c)
 				recipe, _, _ := strings.Cut(tt.acquire, " ")
@@ -174,7 +176,7 @@ func TestWhatObserversAreTold(t *testing.T) {
 // or is shared, or by re-entry.
 func TestHowItWasGranted(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		var d diary
+		d := diary{view: w.View}
 		c := w.Connect("a", framework.WithObserver(d.observer()))
 		m, err := locks.NewMutex(c, "/l", recipes.WithLinger(time.Minute))
 		if err != nil {
@@ -243,7 +245,7 @@ func TestWhyItWasLost(t *testing.T) {
 	for _, loss := range losses {
 		t.Run(string(loss.reason), func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
-				var d diary
+				d := diary{view: w.View}
 				c := w.Connect("a", append(loss.opts, framework.WithObserver(d.observer()))...)
 				m, err := locks.NewMutex(c, "/l", recipes.WithMaxHold(loss.hold))
 				if err != nil {
@@ -267,7 +269,7 @@ func TestWhyItWasLost(t *testing.T) {
 // it came before.
 func TestRevocationsAreTold(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		var d diary
+		d := diary{view: w.View}
 		m, err := locks.NewMutex(w.Connect("a", framework.WithObserver(d.observer())), "/l")
 		if err != nil {
 			t.Fatal(err)
@@ -300,7 +302,7 @@ func TestRevocationsAreTold(t *testing.T) {
 // What fails before the line is reached is told as well.
 func TestRefusalsAreTold(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		var d diary
+		d := diary{view: w.View}
 		c := w.Connect("a", framework.WithObserver(d.observer()))
 		s, err := semaphore.New(c, "/s", 2)
 		if err != nil {
@@ -338,7 +340,7 @@ type tag struct{}
 // whatever context an observer returns.
 func TestContextsOfObservers(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		var d diary
+		d := diary{view: w.View}
 		about := func(ctx context.Context) any {
 			if v := ctx.Value(tag{}); v != nil {
 				return v
@@ -408,7 +410,7 @@ func TestAnObserverThatEndsTheGoroutine(t *testing.T) {
 	for _, at := range []string{"start", "end"} {
 		t.Run(at, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
-				var d diary
+				d := diary{view: w.View}
 				exits := true
 				exit := func(here string) {
 					if exits && here == at {

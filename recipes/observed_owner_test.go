@@ -15,7 +15,7 @@ import (
 // grant: these counted it as held forever.
 func TestAnOwnerHasNoLeaseBeforeObserversHearOfIt(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		var d diary
+		d := diary{view: w.View}
 		var m *locks.Mutex
 		ctx := recipes.WithOwner(t.Context(), recipes.NewOwner())
 		early := framework.Observer{AcquireEnd: func(context.Context, framework.Acquire, framework.AcquireResult) {

@@ -51,7 +51,7 @@ func TestLostReleasedIsCalledBeforeDoReturns(t *testing.T) {
 		bubble.WantErr(t, err, recipes.ErrNotHeld)
 		var paths []string
 		for _, l := range released {
-			paths = append(paths, l.Acquire.Path)
+			paths = append(paths, w.View.Path(l.Acquire.Path))
 			if l.Reason != framework.LostSession || !errors.Is(l.Err, framework.ErrSessionLost) || time.Since(l.At) > time.Second || l.Held < time.Second {
 				t.Errorf("told: %+v", l)
 			}

@@ -31,6 +31,7 @@ var compared, comparedExactly atomic.Int64
 //   - A call fails only for a reason. After the faults every waiter is granted,
 //     and nothing is left.
 func TestRandomGames(t *testing.T) {
+	bubble.Usual(t, bubble.NoBatching, bubble.FewRetries) // counts shared requests; outlasts an outage
 	events := map[string]int{}
 	for _, scope := range []string{"mutex", "rwlock", "semaphore", "all", "all"}[:bubble.Draw(4, 5)] {
 		t.Run(scope, func(t *testing.T) {

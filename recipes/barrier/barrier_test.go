@@ -282,6 +282,7 @@ func TestBarrierUnderEveryFault(t *testing.T) {
 // The barrier that a Wait has seen is gone when the ensemble is rebuilt, also
 // if another one has the same czxid there.
 func TestWaitInARebuiltEnsemble(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		script := bubble.Tree(t, "/app", "", path, "")
 		w.Provision(script)

@@ -78,6 +78,7 @@ func TestAtOnceAgain(t *testing.T) {
 
 // What a round costs: see Enter and Leave.
 func TestCosts(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		const n = 4
 		var all []*barrier.Double
@@ -176,6 +177,7 @@ func TestReadyAndANeighbor(t *testing.T) {
 // A round whose members have all died does not let anybody pass, even if one
 // that came late is still inside.
 func TestARoundDies(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b, x, y := w.ConnectNext(), w.ConnectNext(), w.ConnectNext(), w.ConnectNext()
 		enterTogether(t, double(t, a, 2), double(t, b, 2))
@@ -195,6 +197,7 @@ func TestARoundDies(t *testing.T) {
 
 // One that came late to a round keeps no later one open.
 func TestLateForAnEarlierRound(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b, x := w.ConnectNext(), w.ConnectNext(), w.ConnectNext()
 		da, db := double(t, a, 2), double(t, b, 2)
@@ -219,6 +222,7 @@ func TestLateForAnEarlierRound(t *testing.T) {
 // The create of a member is executed late, when it has been repeated: the
 // member does not count twice.
 func TestACreateThatIsRepeated(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries, bubble.ShortTimeout) // outlasts an outage; has times of its own
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		const n = 3
 		c := w.Connect("ours")
@@ -248,6 +252,7 @@ func TestACreateThatIsRepeated(t *testing.T) {
 // give it up and to create another one: it missed its round, and the others
 // left without it. Found by the simulator.
 func TestReconnectsWhileItsRoundBegins(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		ours, other := w.Connect("ours"), w.ConnectNext()
 		must(t, ours.MakeContainerPath(t.Context(), path))
@@ -300,7 +305,7 @@ func TestBeginsAgainWhileItsZnodeStands(t *testing.T) {
 // If no server answers meanwhile, Enter fails once the retry budget is used up.
 func TestBeginsNotAgainWithoutAServer(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		const budget = 3 * bubble.Timeout
+		budget := 3 * bubble.Timeout
 		slow := w.Connect("slow", framework.WithRetry(retry.NTimes(int(budget/time.Second), time.Second)))
 		release := make(chan struct{})
 		held := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.Hold(release))
@@ -318,7 +323,8 @@ func TestBeginsNotAgainWithoutAServer(t *testing.T) {
 		if err := bubble.Await(t, "the third", third).err; !errors.Is(err, zk.ErrNoServer) {
 			t.Errorf("error %v, want %v", err, zk.ErrNoServer)
 		}
-		if took, most := time.Since(cut), bubble.Timeout*5/2+budget+time.Second; took > most {
+		noticed := bubble.Timeout * 2 / 3 // at the latest
+		if took, most := time.Since(cut), noticed+bubble.Timeout*5/2+budget+time.Second; took > most {
 			t.Errorf("it failed after %v, want at most %v", took, most)
 		}
 		net.Heal()
@@ -541,6 +547,7 @@ func TestTheWatchOfReadyFailsAgainAndAgain(t *testing.T) {
 // A server that cannot arm the watch of ready at the moment is tried three
 // times. Then a watch of another kind serves.
 func TestTheWatchOfReadyIsRefused(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := double(t, w.ConnectNext(), 2), double(t, w.ConnectNext(), 2)
 		w.Latency(time.Millisecond)
@@ -610,6 +617,7 @@ func TestWokenByAnythingElse(t *testing.T) {
 // ready is created before a member that waits hears of it again, after a
 // reconnect. It does not wait for its next look.
 func TestReadyBeforeTheWatchIsBack(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	for arms, opts := range map[testutil.Op][]testutil.Option{testutil.OpAddWatch: nil, testutil.OpExists: {testutil.WithoutNewOperations()}} {
 		t.Run(fmt.Sprint(arms), func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
@@ -639,6 +647,7 @@ func TestReadyBeforeTheWatchIsBack(t *testing.T) {
 // The create is repeated after a reconnect. A round that has ended meanwhile
 // does not let the member pass.
 func TestRoundThatEndsDuringAnOutage(t *testing.T) {
+	bubble.Usual(t, bubble.ShortTimeout) // has times of its own
 	for _, opts := range [][]testutil.Option{nil, {testutil.WithoutNewOperations()}} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			slow, other := w.Connect("slow", patient), w.ConnectNext()
@@ -808,6 +817,7 @@ func TestTheSessionEndsAfterALostAnswer(t *testing.T) {
 // What is executed late harms no later round: the mark and the delete of a
 // ready that was left behind, and the creation of ready.
 func TestLateRequests(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	for name, late := range map[string]struct {
 		op     testutil.Op
 		stale  bool
@@ -897,6 +907,8 @@ func TestOpeningThatIsLate(t *testing.T) {
 // The znodes: the data are the identifier, the ACL is the member's, and the
 // directories are containers.
 func TestZnodes(t *testing.T) {
+	bubble.Usual(t, bubble.NoContainers) // looks for containers
+
 	named := regexp.MustCompile(`^_c_[0-9a-f-]{36}-member-[0-9a-f]{12}-[0-9]{10}$`) // clients of all releases have to read it
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.ConnectNext()
@@ -987,6 +999,7 @@ func TestWhatOpensARound(t *testing.T) {
 
 // A member leaves after one that comes has listed it, and before it is read.
 func TestLeavesWhileAnotherComes(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, others := w.Connect("ours"), w.ConnectNext()
 		must(t, others.MakeContainerPath(t.Context(), path))

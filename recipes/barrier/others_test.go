@@ -88,6 +88,7 @@ func TestOthersMakeNoReadyValid(t *testing.T) {
 // An ephemeral znode of another name is a member, as of Curator, in one request
 // of the one that finds n names. Of one that may not be read nobody knows.
 func TestNeighborsAreMembers(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, neighbor := w.ConnectNext(), w.ConnectNext()
 		must(t, c.MakeContainerPath(t.Context(), path))

@@ -18,6 +18,7 @@ import (
 // without the watch, its removal, the list that follows a create, and the
 // delete of a znode that is tried again.
 func TestEachRequestRefused(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	const list, unwatch, watch = testutil.OpGetChildren2, testutil.OpRemoveWatches, testutil.OpAddWatch
 	type call = func(context.Context) error
 	enter := func(d *barrier.Double) call {

@@ -16,6 +16,7 @@ import (
 // The pauses of a long outage are not those of the next error: once the cache
 // was synced they begin anew.
 func TestPausesBeginAnewOnceItIsSynced(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		create(t, w.Connect("writer"), root, "a")
 		c := w.Connect("reader")

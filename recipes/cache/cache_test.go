@@ -56,6 +56,7 @@ func TestChangesAreShown(t *testing.T) {
 // What the package comment says of the cost. Kazoo's TreeCache reads all again
 // at every reconnect, with two requests for a znode (Kazoo 664).
 func TestCost(t *testing.T) {
+	bubble.Usual(t, bubble.SmallRequest) // counts requests
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.Connect("reader"), w.Connect("writer")
 		dirs, each := 20, bubble.Few(100, 500)
@@ -111,6 +112,7 @@ func TestCost(t *testing.T) {
 }
 
 func TestReadYourOwnWrite(t *testing.T) {
+	bubble.Usual(t, bubble.ShortTimeout) // has times of its own
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.Connect("reader"), w.Connect("writer")
 		create(t, c, root, "")
@@ -485,6 +487,7 @@ func TestClosedClientInAPause(t *testing.T) {
 
 // Close ends what waits, also for a connection.
 func TestCloseEndsWaits(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("reader")
 		k := synced(t, c)

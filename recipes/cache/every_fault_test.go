@@ -17,6 +17,7 @@ import (
 // each batch was right, and nothing is left. Without ZKR_WHOLE it is one of
 // four requests, from a random one on.
 func TestEveryFaultAtEveryStep(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	actions := map[string]testutil.Action{
 		"request lost": testutil.DropBefore(),
 		"answer lost":  testutil.DropAfter(),

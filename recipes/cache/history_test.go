@@ -116,6 +116,7 @@ var takenBack = map[string]func(t *testing.T, c *framework.Client){
 }
 
 func TestARestoreWithTheSession(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	for name, opts := range map[string][]cache.Option{"a recursive watch": nil, "one-shot watches": {cache.WithOneShotWatches()}} {
 		for what, change := range takenBack {
 			for _, since := range []string{"", "a write", "a delete"} {
@@ -152,6 +153,7 @@ func TestARestoreWithTheSession(t *testing.T) {
 
 // After an election alone nothing is read but the znode that was seen last.
 func TestAnElectionCostsAOneShotCacheOneRead(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.Connect("reader"), w.Connect("writer")
 		fill(t, other, 3, 50)
@@ -180,6 +182,7 @@ func TestAnElectionCostsAOneShotCacheOneRead(t *testing.T) {
 
 // /zookeeper/config is written by each member itself, with a stat of its own.
 func TestTheServersOwnZnodesAreComparedByTheirData(t *testing.T) {
+	bubble.Usual(t, bubble.Below) // they are not below it
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		for member := range w.Members() {
 			time.Sleep(time.Second)
@@ -214,6 +217,7 @@ func TestTheServersOwnZnodesAreComparedByTheirData(t *testing.T) {
 // A write of the same data to the root of all, which has czxid 0, is no reason
 // to distrust its event.
 func TestTheSameDataOfTheRootOfAll(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.Connect("reader"), w.Connect("writer")
 		k := startAt(t, c, "/", cache.WithDepth(0))
@@ -235,6 +239,7 @@ func TestTheSameDataOfTheRootOfAll(t *testing.T) {
 // The servers' own znodes are of no transaction, so nothing can be looked at
 // after an election. A cache of them reads them again.
 func TestOneShotWatchesOfTheServersOwnZnodes(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.Connect("reader"), w.Connect("writer")
 		k, err := cache.New(c, "/zookeeper", cache.WithOneShotWatches())

@@ -44,6 +44,7 @@ func fillLarge(t *testing.T, c *framework.Client, n int) (paths []string) {
 // A reconnect asks for the stat of large data, and for the data of what has
 // changed.
 func TestAReconnectReadsLargeDataOnlyIfTheyHaveChanged(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var bytes atomic.Int64
 		network := w.ClientNet("reader")
@@ -150,6 +151,7 @@ func TestLargeDataAfterAReconnect(t *testing.T) {
 // A znode changes, or goes, after its stat was read, and connections end
 // between the two reads.
 func TestLargeDataThatChangeWhileTheyAreRead(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	znode := root + "/0001"
 	for name, change := range map[string]func(t *testing.T, w *bubble.World, other *framework.Client){
 		"changed": func(t *testing.T, _ *bubble.World, other *framework.Client) {

@@ -86,6 +86,7 @@ func (r *retries) observer() framework.Observer {
 // Znodes are moved at each step of a walk: of the first one, and of one in
 // another session. So they are counted twice, and the cache does not fail.
 func TestMovesDuringAWalk(t *testing.T) {
+	bubble.Usual(t, bubble.SmallRequest, bubble.OneShot) // makes large requests; needs multiRead, or recursive watches
 	for name, tt := range map[string]struct {
 		opts  []cache.Option
 		op    testutil.Op
@@ -141,6 +142,7 @@ func TestMovesDuringAWalk(t *testing.T) {
 // Znodes are moved during each walk. The cache has failed after the third, with
 // pauses between them, in which it is Stale.
 func TestMovesDuringEachWalk(t *testing.T) {
+	bubble.Usual(t, bubble.SmallRequest, bubble.OneShot) // makes large requests; needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var r retries
 		c, other := w.Connect("reader", framework.WithObserver(r.observer())), w.Connect("writer")
@@ -185,6 +187,7 @@ func TestMovesDuringEachWalk(t *testing.T) {
 // Random moves near the limit, lost connections and sessions. The cache does
 // not fail as long as no three walks in a row find more than the limit.
 func TestRandomMovesNearTheLimit(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries, bubble.SmallRequest) // outlasts an outage; makes large requests
 	random := bubble.Random(t)
 	for range bubble.Few(2, bubble.Draw(5, 50)) {
 		seed := random.Uint64()

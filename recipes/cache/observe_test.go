@@ -22,7 +22,8 @@ import (
 
 // observed collects what an observer gets about caches, one event a line.
 type observed struct {
-	t bubble.T
+	t    bubble.T
+	view bubble.View // of the paths
 
 	mu     sync.Mutex // guards what follows
 	id     uint64
@@ -62,7 +63,7 @@ func (o *observed) of(c framework.CacheInfo) {
 	if o.id == 0 {
 		o.id = c.ID
 	}
-	if c.ID != o.id || c.Path != root || c.Label != "settings" {
+	if c.ID != o.id || o.view.Path(c.Path) != root || c.Label != "settings" {
 		o.t.Errorf("%+v", c)
 	}
 }
@@ -82,10 +83,11 @@ func (o *observed) want(want ...string) {
 // Observers get each state of a cache once, and each time that it reads, with
 // what has changed by that.
 func TestObserversOfACache(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		other := w.Connect("writer")
 		fill(t, other, 2, 3)
-		o := &observed{t: t}
+		o := &observed{t: t, view: w.View}
 		c := w.Connect("reader", framework.WithObserver(o.observer()))
 		never, err := cache.New(c, root, recipes.WithLabel("settings"))
 		if err != nil {
@@ -137,10 +139,11 @@ func TestObserversOfACache(t *testing.T) {
 // A cache that is past its limit says which walk has found that, and that it
 // has failed.
 func TestObserversOfACacheThatFails(t *testing.T) {
+	bubble.Usual(t, bubble.SmallRequest) // makes large requests
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		other := w.Connect("writer")
 		create(t, other, root, "")
-		o := &observed{t: t}
+		o := &observed{t: t, view: w.View}
 		core, logged := observer.New(zap.DebugLevel)
 		c := w.Connect("reader", framework.WithObserver(o.observer()), framework.WithLogger(zap.New(core)))
 		k := synced(t, c, recipes.WithLabel("settings"), cache.WithMaxBytes(10_000))
@@ -150,7 +153,7 @@ func TestObserversOfACacheThatFails(t *testing.T) {
 		o.want("events +0 ~0 -0 failed", "size +0 ~0 -0 failed", "synced>failed")
 		k.Close()
 		o.want("failed>closed")
-		wantLine(t, logged, "a cache has failed", map[string]any{"path": root, "label": "settings"})
+		wantLine(t, logged, "a cache has failed", map[string]any{"path": w.View.Full(root), "label": "settings"})
 	})
 }
 
@@ -174,16 +177,17 @@ func wantLine(t bubble.T, logged *observer.ObservedLogs, message string, want ma
 // The log has the states of a cache, but not what follows from a lost
 // connection, which it has by the client; and each walk.
 func TestLogOfACache(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		other := w.Connect("writer")
 		fill(t, other, 1, 1)
 		core, logged := observer.New(zap.DebugLevel)
 		c := w.Connect("reader", framework.WithLogger(zap.New(core)))
 		k := synced(t, c)
-		wantLine(t, logged, "cache changed", map[string]any{"path": root, "label": root, "from": "SYNCING", "to": "SYNCED"})
+		wantLine(t, logged, "cache changed", map[string]any{"path": w.View.Full(root), "label": w.View.Full(root), "from": "SYNCING", "to": "SYNCED"})
 		status := k.Status()
 		wantLine(t, logged, "a cache has read its tree", map[string]any{
-			"path": root, "label": root, "reason": "first", "znodes": int64(3), "bytes": status.Bytes, "zxid": fmt.Sprintf("0x%x", status.Zxid),
+			"path": w.View.Full(root), "label": w.View.Full(root), "reason": "first", "znodes": int64(3), "bytes": status.Bytes, "zxid": fmt.Sprintf("0x%x", status.Zxid),
 		})
 		logged.TakeAll()
 		set(t, other, root, "events are not logged")
@@ -200,6 +204,7 @@ func TestLogOfACache(t *testing.T) {
 // A function of an observer may block, panic or end its goroutine. The cache,
 // and the other observers, do not wait for it.
 func TestObserversThatMisbehave(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	never := make(chan struct{})
 	for name, misbehave := range map[string]func(){
 		"panics":             func() { panic("observer") },
@@ -212,7 +217,7 @@ func TestObserversThatMisbehave(t *testing.T) {
 				defer close(never)
 				other := w.Connect("writer")
 				fill(t, other, 1, 1)
-				o := &observed{t: t}
+				o := &observed{t: t, view: w.View}
 				c := w.Connect("reader", framework.WithObserver(framework.Observer{
 					CacheChanged: func(framework.CacheChange) { misbehave() },
 					CacheRead:    func(framework.CacheRead) { misbehave() },
@@ -260,9 +265,10 @@ func TestEachCacheHasItsID(t *testing.T) {
 
 // A cache whose reads fail after a reconnect is Stale until one succeeds.
 func TestStaleUntilAReadSucceeds(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		fill(t, w.ConnectNext(), 1, 1)
-		o := &observed{t: t}
+		o := &observed{t: t, view: w.View}
 		k := synced(t, w.Connect("reader", framework.WithObserver(o.observer())), recipes.WithLabel("settings"))
 		o.want(">syncing", "first +3 ~0 -0", "syncing>synced")
 		net := w.ClientNet("reader")

@@ -108,6 +108,7 @@ func (h *history) allows(v cache.View, earlier map[string]int) {
 // Every view ever shown had each path in a state that it had at the view's Zxid
 // or later, and not before the state in the view before.
 func TestRandom(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	random := bubble.Random(t)
 	for range bubble.Few(3, bubble.Draw(5, 25)) {
 		seed := random.Uint64()

@@ -35,6 +35,7 @@ func asked(w *bubble.World) map[testutil.Op]int {
 // After a reconnect the watches of a single event are armed again by setWatches
 // alone. What these name is read, and nothing else is.
 func TestReconnectOfOneShotWatches(t *testing.T) {
+	bubble.Usual(t, bubble.Below, bubble.SmallRequest) // counts frames of 128 kB of absolute paths; makes large requests
 	type requests = map[testutil.Op]int
 	znode := root + "/dir-003/znode-000100"
 	for name, tt := range map[string]struct {

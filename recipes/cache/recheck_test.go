@@ -58,6 +58,7 @@ func connectCounted(w *bubble.World, opts ...framework.Option) (*framework.Clien
 // caches of a client, in all its views, ask once in a session timeout for 16
 // kB.
 func TestLostEventsAreFound(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	for name, opts := range map[string][]cache.Option{"recursive watch": nil, "one-shot watches": {cache.WithOneShotWatches()}} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
@@ -108,6 +109,7 @@ func TestLostEventsAreFound(t *testing.T) {
 
 // Many small trees share requests.
 func TestManySmallTreesShareTheRecheck(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, bytes := connectCounted(w)
 		other := w.Connect("writer")
@@ -178,6 +180,7 @@ func TestConnectionsThatEndMoreOftenThanTheRecheckIsDue(t *testing.T) {
 // A list that differs at each recheck, because of a filter, counts: all the
 // rechecks together cost what they may.
 func TestTheRecheckOfAFilteredTree(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, bytes := connectCounted(w)
 		other := w.Connect("writer")
@@ -201,7 +204,7 @@ func TestTheRecheckOfAFilteredTree(t *testing.T) {
 // Where the tree had grown since the pass began, the rest of the pass waited
 // until what the list costs was due.
 func TestListsDelayNoRecheckWithATime(t *testing.T) {
-	const every = 10 * bubble.Timeout
+	every := 10 * bubble.Timeout
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.Connect("reader"), w.Connect("writer")
 		fill(t, other, 1, 5)
@@ -243,6 +246,7 @@ func TestTheRecheckWithoutMultiRead(t *testing.T) {
 // cache is closed nothing is asked for it any more, although others are
 // rechecked.
 func TestARecheckThatFails(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	for name, action := range map[string]testutil.Action{
 		"no answer": testutil.DropAfter(), "throttled": testutil.Fail(testutil.Code(-127)), "late": testutil.DelayReply(bubble.Timeout / 4),
 	} {

@@ -54,6 +54,7 @@ func TestDeletedAndMadeAgainWhileDisconnected(t *testing.T) {
 }
 
 func TestStaleSaysSinceWhen(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("reader")
 		k := synced(t, c)
@@ -103,6 +104,7 @@ func TestReconnectReportsOnlyDifferences(t *testing.T) {
 }
 
 func TestRootComesAndGoes(t *testing.T) {
+	bubble.Usual(t, bubble.NoContainers) // waits for the end of a container
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.Connect("reader"), w.Connect("writer")
 		k := synced(t, c)
@@ -146,6 +148,7 @@ func TestRootOfAll(t *testing.T) {
 }
 
 func TestChrootIsMissing(t *testing.T) {
+	bubble.Usual(t, bubble.Below) // it has a chroot of its own
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, err := w.OpenTo("reader", w.Servers()+"/nowhere")
 		if err != nil {
@@ -207,6 +210,7 @@ func TestLaggingMemberAfterADelete(t *testing.T) {
 }
 
 func TestExpiryInTheMiddleOfTheWalk(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	for skip := range 7 {
 		t.Run(fmt.Sprint("after ", skip), func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
@@ -260,6 +264,7 @@ func TestAHundredThousandChildren(t *testing.T) {
 }
 
 func TestLargeData(t *testing.T) {
+	bubble.Usual(t, bubble.SmallRequest) // makes large requests
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("reader")
 		create(t, c, root, "")
@@ -315,6 +320,8 @@ func TestGrowsPastTheLimit(t *testing.T) {
 // before the cache knows what is gone: in a walk, and in a round of several
 // requests.
 func TestMovesWithinTheLimit(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot, bubble.SmallRequest) // needs multiRead, or recursive watches; makes large requests
+
 	const n = 300 // more than a request has
 	move := func(t *testing.T, c *framework.Client) {
 		t.Helper()
@@ -426,6 +433,7 @@ func rightsComeAndGo(t *testing.T, opts ...cache.Option) {
 }
 
 func TestTwoCachesOnOneTree(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("reader")
 		fill(t, c, 2, 2)
@@ -636,6 +644,7 @@ func TestSteadyChanges(t *testing.T) {
 
 // More paths change than are remembered: then all is read.
 func TestManyPathsChangeWhileNothingIsRead(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot, bubble.SmallRequest) // needs multiRead, or recursive watches; makes large requests
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.Connect("reader"), w.Connect("writer")
 		create(t, other, root, "")
@@ -689,6 +698,7 @@ func TestLostEventsAreFoundByTheRecheck(t *testing.T) {
 // A pass of rechecks reads each znode once, in several parts. The next one
 // begins only after a pause.
 func TestARecheckReadsEachZnodeOnce(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.Connect("reader"), w.Connect("writer")
 		fill(t, other, 1, 300)
@@ -737,6 +747,7 @@ func TestALostRootIsFoundByTheRecheck(t *testing.T) {
 // nothing new, which no true event can have: the cache uses other watches from
 // then on.
 func TestEventsOfAnotherPath(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.Connect("reader"), w.Connect("writer")
 		fill(t, other, 2, 2)
@@ -760,6 +771,7 @@ func TestEventsOfAnotherPath(t *testing.T) {
 // A server answers pings, and not one of a cache's requests. The connection is
 // given up, and the next one does without it.
 func TestUnansweredRequests(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries, bubble.OneShot) // outlasts an outage; needs multiRead, or recursive watches
 	for _, tt := range []struct {
 		op   testutil.Op
 		opts []cache.Option
@@ -883,7 +895,7 @@ func TestCostOfOneShotWatches(t *testing.T) {
 func TestReconnectsAreSpread(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("reader")
-		const all, limit = 60, bubble.Timeout / 3
+		all, limit := 60, bubble.Timeout/3
 		for range 3 {
 			var caches []*cache.Cache
 			for range all {
@@ -926,6 +938,7 @@ func (c narrow) Read(p []byte) (int, error) {
 // Heartbeats share the connection with the reads of a large tree. They get
 // through on a slow link as well, at the first walk and after a reconnect.
 func TestALargeTreeOnASlowLinkCostsNoLease(t *testing.T) {
+	bubble.Usual(t, bubble.ShortTimeout) // has times of its own
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		network := w.ClientNet("reader")
 		c := w.Connect("reader", framework.WithDialer(func(kind, address string, limit time.Duration) (net.Conn, error) {

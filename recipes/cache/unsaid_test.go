@@ -70,6 +70,7 @@ func (c lateConn) Read(p []byte) (int, error) {
 // than a session timeout, the cache waits for it. Otherwise it goes on with
 // single watches, until the server has said it.
 func TestASlowOrFullServerHasRecursiveWatches(t *testing.T) {
+	bubble.Usual(t, bubble.ShortTimeout, bubble.OneShot) // has times of its own; needs multiRead, or recursive watches
 	const znodes = 3002
 	late := func(by time.Duration) func(net.Conn) (net.Conn, error) {
 		return func(conn net.Conn) (net.Conn, error) { return lateConn{conn, by}, nil }

@@ -110,7 +110,7 @@ func fill(t bubble.T, c *framework.Client, dirs, n int) {
 	}
 	put := func(path string) {
 		ops = append(ops, &zk.CreateRequest{Path: path, Data: []byte("data of " + path), Acl: zk.WorldACL(zk.PermAll)})
-		if len(ops) == 500 {
+		if len(ops) == 100 {
 			flush()
 		}
 	}

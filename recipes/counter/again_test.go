@@ -37,6 +37,7 @@ func TestEachComparisonHasItsSync(t *testing.T) {
 // addition before it was executed instead. If the session ends after that,
 // nothing of it is open, and it is made in the next one.
 func TestNothingIsOpenAfterALateAddition(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.ConnectNext()
 		n := newCounter(t, c)
@@ -73,6 +74,7 @@ func TestNothingIsOpenAfterALateAddition(t *testing.T) {
 // A directory that is removed whenever it is made does not keep the ensemble
 // busy: all but the first try come after a pause.
 func TestADirectoryThatIsRemovedAgainAndAgain(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		n := newCounter(t, w.ConnectNext())
 		missing := testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Path: path + "-receipts/", Times: 5}, testutil.Fail(testutil.CodeNoNode))

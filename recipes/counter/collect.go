@@ -33,7 +33,7 @@ import (
 
 const (
 	perAddition = 8  // markers that an addition looks at, on average
-	sweepSize   = 64 // markers of a multi
+	sweepSize   = 64 // markers of a multi, at most
 	sweepTries  = 3  // of a multi
 )
 
@@ -114,7 +114,7 @@ func (n *Counter) removeOld(dir string, some int, ensemble time.Time) error {
 		before = own
 	}
 	before = before.Add(-age)
-	for some := range slices.Chunk(names[:min(some, len(names))], sweepSize) {
+	for some := range slices.Chunk(names[:min(some, len(names))], n.perMulti(dir)) {
 		for range sweepTries {
 			if err = removeSome(ctx, sess, dir, some, before); !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode) {
 				break
@@ -125,6 +125,14 @@ func (n *Counter) removeOld(dir string, some int, ensemble time.Time) error {
 		}
 	}
 	return nil
+}
+
+// perMulti returns how many markers of a directory a multi may delete: the
+// check of the directory and their deletes must fit into a request.
+func (n *Counter) perMulti(dir string) int {
+	const other = 64 // bytes of an operation besides the names
+	fit := n.client.MaxRequest()/(len(n.client.Resolve(dir))+longestID+other) - 1
+	return max(1, min(sweepSize, fit))
 }
 
 // removeSome removes the markers that were made before a time, in one

@@ -210,7 +210,7 @@ func TestALargeDirectory(t *testing.T) {
 		for i := range planted {
 			ops = append(ops, &zk.CreateRequest{Path: fmt.Sprintf("%s/old %d", dir, i)})
 		}
-		for some := range slices.Chunk(ops, 256) {
+		for some := range slices.Chunk(ops, 64) {
 			_, err := c.Multi(t.Context(), some...)
 			must(t, err)
 		}
@@ -232,9 +232,31 @@ func TestALargeDirectory(t *testing.T) {
 	})
 }
 
+// Long ids below a long path: 64 deletes do not fit into the smallest request.
+// The removal failed each time, and all markers stayed.
+func TestOldMarkersWithLongNames(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext(framework.WithMaxRequest(16 << 10))
+		n, err := counter.New(c, path+strings.Repeat("x", 200), counter.WithMarkerAge(time.Hour))
+		must(t, err)
+		id := func(i int) string { return fmt.Sprintf("%0128d", i) }
+		addOnce(t, n, id(0), false)
+		dir := counter.Directory(n, id(0))
+		for i := 1; i < counter.SweepSize; i++ {
+			create(t, c, dir+"/"+id(i), "")
+		}
+		time.Sleep(2 * time.Hour)
+		must(t, counter.RemoveOld(n, id(0), time.Now()))
+		if left := w.Children(dir); len(left) > 0 {
+			t.Errorf("%d are left", len(left))
+		}
+	})
+}
+
 // A client removes the markers of one directory at a time, however long that
 // takes. Who waits for that waits no longer than his context.
 func TestOneDirectoryIsSweptAtATime(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		n := newCounter(t, w.ConnectNext())
 		must(t, n.AwaitRemoval(t.Context()))
@@ -256,6 +278,7 @@ func TestOneDirectoryIsSweptAtATime(t *testing.T) {
 		for i := range 200 {
 			addOnce(t, n, fmt.Sprint("more ", i), false)
 		}
+		must(t, n.AwaitRemoval(t.Context())) // which has begun
 		if w.Cost()[testutil.OpGetChildren2] == 0 {
 			t.Errorf("afterwards: %v", w.Cost())
 		}

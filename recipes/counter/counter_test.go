@@ -113,6 +113,7 @@ func TestNewDirectoriesMakeNoPause(t *testing.T) {
 // What is missing above the znode is made by the first write: as a container,
 // by AddOnce as a persistent znode.
 func TestWhatIsAboveACounter(t *testing.T) {
+	bubble.Usual(t, bubble.NoContainers) // waits for the end of a container
 	for what, write := range map[string]func(context.Context, *counter.Counter) error{
 		" container\n": func(ctx context.Context, n *counter.Counter) error { return n.Set(ctx, 1) },
 		"\n":           func(ctx context.Context, n *counter.Counter) error { _, err := n.AddOnce(ctx, "id", 1); return err },
@@ -487,6 +488,7 @@ func TestReceiptsGo(t *testing.T) {
 
 // No server answers: all that have waited fail together, and nothing was added.
 func TestNoServer(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		n := newCounter(t, w.Connect("ours"))
 		add(t, n, 1, 1)

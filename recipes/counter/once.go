@@ -56,11 +56,13 @@ var ErrAmount = errors.New("was counted with another amount")
 
 const addOnce = "add once"
 
+// longestID is how long an id may be, in bytes.
+const longestID = 128
+
 func checkID(id string) error {
-	const longest = 128
 	switch {
-	case id == "" || len(id) > longest:
-		return fmt.Errorf("id %q: must have 1 to %d bytes", id, longest)
+	case id == "" || len(id) > longestID:
+		return fmt.Errorf("id %q: must have 1 to %d bytes", id, longestID)
 	case strings.Contains(id, "/"):
 		return fmt.Errorf("id %q: cannot have a slash", id)
 	}

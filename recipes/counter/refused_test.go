@@ -16,7 +16,8 @@ import (
 // Whichever request the ensemble refuses, the caller is told so. It can do
 // without the list that follows a create, and the create of what is there.
 func TestEachRequestRefused(t *testing.T) {
-	defer random.None()() // no addition removes old markers
+	bubble.Usual(t, bubble.Below, bubble.NoContainers, bubble.OneShot) // lists the requests
+	defer random.None()()                                              // no addition removes old markers
 	addOnce := func(n *counter.Counter) func(context.Context) error {
 		return func(ctx context.Context) error {
 			_, err := n.AddOnce(ctx, "id", 1)

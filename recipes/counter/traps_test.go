@@ -100,6 +100,7 @@ func TestAnAdditionThatWasGivenUpIsNotExecutedLater(t *testing.T) {
 
 // One counter in two views of a client, by turns: they share its receipt.
 func TestTwoViewsOfACounter(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.ConnectNext()
 		view, err := c.Namespace("ids")
@@ -163,6 +164,7 @@ func TestErrorsOfACounterInTwoViews(t *testing.T) {
 // While an addition waits for a connection, the znode is made anew, and has the
 // version that is known.
 func TestACounterThatIsMadeAnew(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	for name, sent := range map[string]bool{"before the first try": false, "after a lost try": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
@@ -201,6 +203,7 @@ func TestACounterThatIsMadeAnew(t *testing.T) {
 // The receipt goes while a try is open: nobody can know whether it was
 // executed. The next addition has another receipt.
 func TestAReceiptThatIsDeleted(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	for name, action := range map[string]testutil.Action{"executed": testutil.DropAfter(), "not executed": testutil.DropBefore(), "refused": testutil.Pass()} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
@@ -267,6 +270,7 @@ func TestASessionThatEnds(t *testing.T) {
 
 // Four processes of four goroutines each add, and lose answers all the time.
 func TestSumsAreExact(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		w.Latency(time.Millisecond)
 		const each = 25
@@ -448,8 +452,9 @@ func lied(t *testing.T, w *bubble.World, op wire.Op, lie func(tamper.Answer)) (*
 	t.Helper()
 	var lies atomic.Int32
 	net := w.ClientNet("lied to")
-	c, err := framework.New(w.Servers(), framework.WithDialer(tamper.Wrap(net.Dial, func(a tamper.Answer) tamper.Instead {
+	c, err := w.Open("lied to", framework.WithDialer(tamper.Wrap(net.Dial, func(a tamper.Answer) tamper.Instead {
 		if a.Op == op {
+			a.Path = w.View.Path(a.Path)
 			a.Frame = slices.Clone(a.Frame)
 			lie(a)
 			lies.Add(1)

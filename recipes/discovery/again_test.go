@@ -39,6 +39,7 @@ func TestAnInstanceThatGoesOnFailing(t *testing.T) {
 
 // A Service forgets the failures of instances that are gone.
 func TestFailuresAreForgotten(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		d := open(t, w.ConnectNext())
 		s := billing(t, d)

@@ -183,6 +183,7 @@ func TestSequentialInstancesOfOneID(t *testing.T) {
 // The ensemble removes the directory of a service, or somebody does, and the
 // next instance comes.
 func TestTheDirectoryIsReaped(t *testing.T) {
+	bubble.Usual(t, bubble.NoContainers) // waits for the end of a container
 	for _, kind := range []discovery.ServiceType{discovery.Dynamic, discovery.Static} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			c, consumer := w.ConnectNext(), w.ConnectNext()
@@ -469,12 +470,12 @@ func TestLabels(t *testing.T) {
 		c := w.ConnectNext(framework.WithObserver(framework.Observer{
 			PresenceChanged: func(p framework.PresenceChange) {
 				if p.From == "" {
-					labels <- p.Label
+					labels <- w.View.Path(p.Label)
 				}
 			},
 			CacheChanged: func(c framework.CacheChange) {
 				if c.From == "" {
-					ofCaches <- c.Cache.Label
+					ofCaches <- w.View.Path(c.Cache.Label)
 				}
 			},
 		}))
@@ -595,6 +596,7 @@ func TestZeroValues(t *testing.T) {
 // A thousand instances of a process share transactions, also after an expiry,
 // and a disconnect costs none.
 func TestAThousandInstances(t *testing.T) {
+	bubble.Usual(t, bubble.SmallRequest, bubble.NoBatching) // makes large requests; counts shared requests
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("ours")
 		d := open(t, c)
@@ -660,6 +662,7 @@ func TestTheClientCloses(t *testing.T) {
 // reads in one request are made one by one then. One that leaves meanwhile is
 // left out.
 func TestInstancesRefused(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	survived := bubble.EachRefused(t, func(t *testing.T, w *bubble.World) (*framework.Client, func(context.Context) error) {
 		register(t, open(t, w.ConnectNext()), a("x"))
 		c := w.ConnectNext()

@@ -93,6 +93,7 @@ func TestNothingThere(t *testing.T) {
 
 // The registry is lost for an hour: consumers go on, and know since when.
 func TestStale(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, consumer := w.ConnectNext(), w.Connect("consumer")
 		d := open(t, c)
@@ -351,6 +352,7 @@ func TestAListenerThatBlocks(t *testing.T) {
 
 // A thousand services of ten instances: one watch, and few requests.
 func TestAThousandServices(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, consumer := w.ConnectNext(), w.ConnectNext()
 		for n := range 1000 {
@@ -386,7 +388,7 @@ func TestAThousandServices(t *testing.T) {
 		if got, err := all[7].All(t.Context()); err != nil || len(got) != 9 {
 			t.Errorf("%d, %v", len(got), err)
 		}
-		if n := w.Cost(); n[testutil.OpMultiRead]+n[testutil.OpGetData]+n[testutil.OpGetChildren] > 2 {
+		if n := w.Cost(); n[testutil.OpMultiRead]+n[testutil.OpGetData]+n[testutil.OpGetChildren] > 3 { // one may be the recheck's
 			t.Errorf("%v", n)
 		}
 	})

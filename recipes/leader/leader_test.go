@@ -118,6 +118,7 @@ func TestLeaderIsCutOff(t *testing.T) {
 // Resign, and after a loss that the session survives. Known failures elsewhere:
 // Kubernetes #728, etcd #22123.
 func TestWorkReturnsBeforeTheNextLeads(t *testing.T) {
+	bubble.Usual(t, bubble.ProofWrite) // the heartbeat is not a write
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
 		a := w.Connect("a")

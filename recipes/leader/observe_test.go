@@ -237,6 +237,7 @@ func TestLostEventIsNoticed(t *testing.T) {
 // This must wake those that watch its children: otherwise Observe never reports
 // a later leader.
 func TestObserveOutlivesTheDirectory(t *testing.T) {
+	bubble.Usual(t, bubble.NoContainers) // waits for the end of a container
 	inBubble(t, func(t *testing.T, w *world) {
 		ctx, _ := cancellable(t)
 		e := w.candidate(w.Connect("a"), "a")
@@ -291,6 +292,7 @@ func TestObserveReportsNextTermOfSameClient(t *testing.T) {
 // session, is told at once. The end of Observe is no error, so nothing is
 // logged.
 func TestObserveLooksAgainAtOnce(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	for what, change := range map[string]func(w *world, watcher *framework.Client, a *recipes.Lease){
 		"the leader left":   func(w *world, _ *framework.Client, a *recipes.Lease) { bubble.Release(w.T, a) },
 		"the session ended": func(w *world, watcher *framework.Client, a *recipes.Lease) { w.Expire(watcher); bubble.Release(w.T, a) },

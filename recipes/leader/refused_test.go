@@ -19,6 +19,7 @@ import (
 // Run ended for good when the servers refused the client, although the client
 // goes on trying, and connects once the password is right.
 func TestRunOutlivesARefusal(t *testing.T) {
+	bubble.Usual(t, bubble.Below) // its directory cannot be made
 	inBubble(t, func(t *testing.T, w *world) {
 		var password atomic.Value
 		password.Store("secret")
@@ -62,6 +63,7 @@ func TestRunOutlivesARefusal(t *testing.T) {
 // -124, campaigned again without end: the next connection was to mend that, and
 // it brings the same answer.
 func TestRunEndsWhereMoreIsRequired(t *testing.T) {
+	bubble.Usual(t, bubble.Below) // its directory cannot be made
 	app := digestmd5.New("app", "secret")
 	for name, tt := range map[string]struct {
 		required string

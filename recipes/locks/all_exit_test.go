@@ -67,17 +67,17 @@ func TestAllReleasesWhatItHasWhenAnObserverExits(t *testing.T) {
 					held[path] += change
 				}
 				exit := func(here string, a framework.Acquire) {
-					if here == at && a.Path == "/b" {
+					if here == at && a.Path == w.View.Full("/b") {
 						runtime.Goexit()
 					}
 				}
 				c := w.Connect("a", framework.WithObserver(framework.Observer{
 					AcquireEnd: func(_ context.Context, a framework.Acquire, r framework.AcquireResult) {
 						if r.Err == nil {
-							count(a.Path, 1)
+							count(w.View.Path(a.Path), 1)
 						}
 					},
-					Released: func(_ context.Context, r framework.Release) { count(r.Acquire.Path, -1) },
+					Released: func(_ context.Context, r framework.Release) { count(w.View.Path(r.Acquire.Path), -1) },
 				}), framework.WithObserver(framework.Observer{
 					AcquireStart: func(ctx context.Context, a framework.Acquire) context.Context {
 						exit("start", a)
@@ -116,7 +116,7 @@ func TestEachPartEndsForObserversWhenOneExits(t *testing.T) {
 				count := func(what string, path string) {
 					mu.Lock()
 					defer mu.Unlock()
-					ends[what+" "+path]++
+					ends[what+" "+w.View.Path(path)]++
 				}
 				c := w.Connect("a", framework.WithObserver(framework.Observer{
 					Released:     func(_ context.Context, r framework.Release) { count("released", r.Acquire.Path) },
@@ -158,6 +158,7 @@ func TestEachPartEndsForObserversWhenOneExits(t *testing.T) {
 // Close of a Keyed does not say that a lost lease was held, although an
 // observer ends the goroutine of its release. It returned nil.
 func TestCloseOfKeyedWhenAnObserverExits(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a", framework.WithObserver(framework.Observer{
 			LostReleased: func(context.Context, framework.Loss) { runtime.Goexit() },

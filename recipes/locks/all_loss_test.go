@@ -93,6 +93,7 @@ func TestAllIsRolledBack(t *testing.T) {
 // A part that is lost while All waits for the next one is acquired again,
 // unless that cannot succeed.
 func TestPartIsLostWhileWaitingForTheNext(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	tests := []struct {
 		story string
 		opts  []locks.Option
@@ -173,6 +174,8 @@ func TestPartIsLostWhileWaitingForTheNext(t *testing.T) {
 
 // late is an acquirer that takes its time, and that ctx does not end.
 type late struct{ recipes.Acquirer }
+
+func (l late) FullPath() string { return recipes.FullPath(l.Acquirer) }
 
 func (l late) Acquire(ctx context.Context) (*recipes.Lease, error) {
 	time.Sleep(5 * time.Second)

@@ -76,6 +76,7 @@ func TestLocksInOppositeOrdersDeadlock(t *testing.T) {
 // two, and nothing is left behind. The simulator's All has always the same two
 // locks; here it has any of four, in any order.
 func TestAllUnderRandomFaults(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		rng := bubble.Random(t)
 		w.Latency(2 * time.Millisecond)

@@ -35,7 +35,7 @@ func TestAll(t *testing.T) {
 			bubble.Release(t, bubble.Acquire(t, t.Context(), mutexAt(t, c, path)))
 		}
 		joined := all(t, mutexAt(t, c, "/app/c"), mutexAt(t, c, "/app/a"), mutexAt(t, c, "/app/b"))
-		if full := recipes.FullPath(all(t, mutexAt(t, app, "/b"), mutexAt(t, app, "/a"))); joined.Path() != "/app/a" || full != "/app/a" {
+		if full := recipes.FullPath(all(t, mutexAt(t, app, "/b"), mutexAt(t, app, "/a"))); joined.Path() != "/app/a" || full != w.View.Full("/app/a") {
 			t.Errorf("path %s, full path of another %s", joined.Path(), full)
 		}
 		seen := trace(w, testutil.OpCreate, testutil.OpDelete)
@@ -124,6 +124,7 @@ func TestAllInvalidArguments(t *testing.T) {
 // An All in an All is replaced by its parts, so that all locks have one order.
 // Its parts may be of any type.
 func TestAllOfDifferentKinds(t *testing.T) {
+	bubble.Usual(t, bubble.Below) // one part does not tell its absolute path, by which they are sorted
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		app, err := c.Namespace("app")
@@ -348,6 +349,7 @@ func TestMultiUnderAll(t *testing.T) {
 // Parts of different clients make one lease, which ends with either part. But
 // no multi can be guarded by both.
 func TestAllOfDifferentClients(t *testing.T) {
+	bubble.Usual(t, bubble.Below) // the other ensemble has no chroot
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		other := testutil.Start(t, testutil.InMemory(), testutil.WithLogger(func(string, ...any) {}))
 		elsewhere, err := framework.New(other.Servers(), framework.WithDialer(other.Dial))
@@ -402,7 +404,7 @@ func TestDoWithAll(t *testing.T) {
 		var overran []string
 		a := w.Connect("a", framework.WithObserver(framework.Observer{
 			Overran: func(_ context.Context, o framework.Overrun) {
-				overran = append(overran, fmt.Sprint(o.Acquire.Path, " ", o.By))
+				overran = append(overran, fmt.Sprint(w.View.Path(o.Acquire.Path), " ", o.By))
 			},
 		}))
 		joined := all(t, mutexAt(t, a, "/app/b"), mutexAt(t, a, "/app/a"))

@@ -48,7 +48,7 @@ func TestStoppingAgainWaitsAgain(t *testing.T) {
 					w.Once(testutil.OpDelete, root+"/", testutil.Hold(answer))
 					leave(t, k.Key("key"))
 					for range 3 {
-						ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+						ctx, cancel := context.WithTimeout(t.Context(), bubble.Timeout/10)
 						bubble.WantErr(t, stop(k, c, ctx), context.DeadlineExceeded)
 						cancel()
 					}

@@ -34,6 +34,7 @@ func keyedOf(t bubble.T, c *framework.Client, opts ...locks.Option) *locks.Keyed
 // Locks of one key exclude each other, from any Keyed, and exclude no other
 // key. Each is an ordinary mutex at its path.
 func TestKeyed(t *testing.T) {
+	bubble.Usual(t, bubble.NoContainers) // waits for the end of a container
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		mine, theirs := keyedOf(t, a, recipes.WithData([]byte("host a"))), keyedOf(t, b)
@@ -127,6 +128,7 @@ func TestInvalidKeys(t *testing.T) {
 // Several goroutines of two processes use thousands of keys at once. Afterwards
 // nothing is left.
 func TestThousandsOfKeys(t *testing.T) {
+	bubble.Usual(t, bubble.NoContainers) // waits for the end of a container
 	count := bubble.Few(300, 2000)
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := keyedOf(t, w.Connect("a")), keyedOf(t, w.Connect("b"))
@@ -165,6 +167,7 @@ func TestThousandsOfKeys(t *testing.T) {
 
 // An unused key uses no memory. The keys are long, so that a leak is seen.
 func TestUnusedKeysTakeNoMemory(t *testing.T) {
+	bubble.Usual(t, bubble.NoContainers) // waits for the end of a container
 	count, long := bubble.Few(1000, 2000), 1000
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		k := keyedOf(t, w.Connect("a"))
@@ -299,6 +302,7 @@ func TestGrantDuringClose(t *testing.T) {
 // Without a server Close returns in time and continues in the background. It
 // reports a loss.
 func TestCloseOfKeyedWithoutAServer(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a")
 		k := keyedOf(t, a)

@@ -117,6 +117,7 @@ func TestGoroutinesWaitInProcess(t *testing.T) {
 
 // Each uncontended cycle costs a create, a list and a delete, and no watch.
 func TestRequestsOfAnUncontendedGrant(t *testing.T) {
+	bubble.Usual(t, bubble.ProofWrite) // counts requests
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
 		bubble.Release(t, bubble.Acquire(t, t.Context(), m)) // creates the path
@@ -221,6 +222,7 @@ func TestReleaseWakesOneWaiter(t *testing.T) {
 }
 
 func TestTokensIncreaseStrictly(t *testing.T) {
+	bubble.Usual(t, bubble.NoContainers) // waits for the end of a container
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b := mutexOf(t, w.Connect("a")), mutexOf(t, w.Connect("b"))
 		var last recipes.Token

@@ -106,7 +106,7 @@ func TestContentionWhileSweeping(t *testing.T) {
 			t.Errorf("%d grants, %d times the directory was gone", grants, gone)
 		}
 		time.Sleep(20 * idle)
-		if got := w.Children("/"); !slices.Equal(got, []string{"zookeeper"}) {
+		if slices.ContainsFunc(w.Children("/"), func(name string) bool { return name != "zookeeper" }) {
 			t.Errorf("left:\n%s", w.Tree())
 		}
 	}, testutil.WithMembers(3))

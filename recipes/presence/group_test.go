@@ -33,6 +33,7 @@ func ids(t *testing.T, g *presence.Group) string {
 // The znodes are those that INTEROP of the neighbors asks for, and each member
 // is there while its session is.
 func TestGroups(t *testing.T) {
+	bubble.Usual(t, bubble.NoContainers, bubble.OneShot) // waits for the end of a container; needs multiRead, or recursive watches
 	const uuid, hex32 = `[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`, `[0-9a-f]{32}`
 	for layout, form := range map[presence.Layout]string{
 		presence.LayoutMember: `[ab]`, presence.LayoutProtected: `_c_` + uuid + `-[ab]`,
@@ -108,6 +109,7 @@ func TestGroups(t *testing.T) {
 
 // A thousand members cost a list and a few requests.
 func TestMembersOfALargeGroup(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.ConnectNext()
 		must(t, c.MakePersistentPath(t.Context(), dir))
@@ -179,6 +181,7 @@ func TestMembersOfAMissingGroup(t *testing.T) {
 
 // A member that leaves between the list and the read is none.
 func TestAMemberThatLeavesMeanwhile(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.ConnectNext(), w.ConnectNext()
 		g, err := presence.NewGroup(c, dir)
@@ -251,6 +254,7 @@ func TestBadGroups(t *testing.T) {
 // Whichever read of a list the ensemble refuses, the caller is told so; many
 // reads in one request are made one by one then.
 func TestMembersRefused(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	survived := bubble.EachRefused(t, func(t *testing.T, w *bubble.World) (*framework.Client, func(context.Context) error) {
 		c := w.ConnectNext()
 		g, err := presence.NewGroup(c, dir)

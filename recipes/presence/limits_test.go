@@ -76,6 +76,7 @@ func TestACreateThatBreaksTheConnection(t *testing.T) {
 
 // The directory is a container that the ensemble removes once it is empty.
 func TestTheDirectoryIsRemoved(t *testing.T) {
+	bubble.Usual(t, bubble.NoContainers) // waits for the end of a container
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.ConnectNext(), w.ConnectNext()
 		n := announce(t, c, path, "a")
@@ -98,6 +99,7 @@ func TestTheDirectoryIsRemoved(t *testing.T) {
 
 // A client's chroot vanishes and comes back.
 func TestTheChrootVanishes(t *testing.T) {
+	bubble.Usual(t, bubble.Below) // it has a chroot of its own
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		other := w.ConnectNext()
 		must(t, other.MakePersistentPath(t.Context(), "/app"))

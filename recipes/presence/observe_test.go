@@ -20,7 +20,8 @@ import (
 
 // observed collects what an observer gets about Nodes, one event a line.
 type observed struct {
-	t *testing.T
+	t    *testing.T
+	view bubble.View // of the labels
 
 	mu     sync.Mutex // guards what follows
 	events []string
@@ -28,7 +29,9 @@ type observed struct {
 	ids    map[uint64]string
 }
 
-func newObserved(t *testing.T) *observed { return &observed{t: t, ids: map[uint64]string{}} }
+func newObserved(t *testing.T, view bubble.View) *observed {
+	return &observed{t: t, view: view, ids: map[uint64]string{}}
+}
 
 func (o *observed) observer() framework.Observer {
 	return framework.Observer{PresenceChanged: func(c framework.PresenceChange) {
@@ -41,11 +44,11 @@ func (o *observed) observer() framework.Observer {
 			o.t.Errorf("%+v", c)
 		}
 		o.last = c
-		o.events = append(o.events, fmt.Sprintf("%s: %s>%s", c.Label, c.From, c.To))
+		o.events = append(o.events, fmt.Sprintf("%s: %s>%s", o.view.Path(c.Label), c.From, c.To))
 	}, CacheChanged: func(c framework.CacheChange) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.events = append(o.events, fmt.Sprintf("%s: cache %s>%s", c.Cache.Label, c.From, c.To))
+		o.events = append(o.events, fmt.Sprintf("%s: cache %s>%s", o.view.Path(c.Cache.Label), c.From, c.To))
 	}}
 }
 
@@ -64,7 +67,7 @@ func (o *observed) want(want ...string) {
 // Observers get each state of a Node once, and since when it has not stood.
 func TestObserversOfANode(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		o := newObserved(t)
+		o := newObserved(t, w.View)
 		c := w.Connect("ours", framework.WithObserver(o.observer()))
 		never, err := presence.New(c, path, nil)
 		must(t, err)
@@ -113,12 +116,12 @@ func TestObserversOfANode(t *testing.T) {
 // their paths. The cache of a roster has the group's label.
 func TestLabels(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		o := newObserved(t)
+		o := newObserved(t, w.View)
 		core, logged := observer.New(zap.DebugLevel)
 		c := w.Connect("ours", framework.WithObserver(o.observer()), framework.WithLogger(zap.New(core)))
 		n := announce(t, c, path, "a")
 		o.want(path+": >pending", path+": pending>standing")
-		if line := logged.FilterMessage("presence changed").TakeAll()[0].ContextMap(); line["label"] != path {
+		if line := logged.FilterMessage("presence changed").TakeAll()[0].ContextMap(); line["label"] != w.View.Full(path) {
 			t.Errorf("logged: %v", line)
 		}
 		closed(t, w, n)
@@ -143,7 +146,7 @@ func TestLabels(t *testing.T) {
 // A Node whose client is closed ends for the observers as well.
 func TestObserversWhenTheClientCloses(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		o := newObserved(t)
+		o := newObserved(t, w.View)
 		c := w.ConnectNext(framework.WithObserver(o.observer()))
 		n := announce(t, c, path, "a")
 		must(t, c.Close())
@@ -168,7 +171,7 @@ func TestObserversThatMisbehave(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				never = make(chan struct{})
 				defer close(never)
-				o := newObserved(t)
+				o := newObserved(t, w.View)
 				c := w.Connect("ours", framework.WithObserver(framework.Observer{
 					PresenceChanged: func(framework.PresenceChange) { misbehave() },
 				}), framework.WithObserver(o.observer()))

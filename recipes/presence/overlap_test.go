@@ -57,6 +57,7 @@ func TestARefusedSetTakesBackNoOther(t *testing.T) {
 // Several Nodes wait for one directory. Who makes it is refused: all of them
 // have failed, say so, and pause.
 func TestADirectoryThatIsRefusedToAll(t *testing.T) {
+	bubble.Usual(t, bubble.NoContainers) // refuses containers
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("ours")
 		refused := testutil.NewFault(testutil.Match{Op: testutil.OpCreateContainer, Times: -1}, testutil.Fail(testutil.CodeNoAuth))
@@ -69,7 +70,7 @@ func TestADirectoryThatIsRefusedToAll(t *testing.T) {
 			must(t, n.Start())
 			all = append(all, n)
 		}
-		time.Sleep(100 * time.Millisecond) // the first answer has come
+		time.Sleep(200 * time.Millisecond) // the first answer has come
 		for _, n := range all {
 			if s := n.Status(); !errors.Is(s.Err, zk.ErrNoAuth) {
 				t.Errorf("%s: %v", n.Path(), s.Err)

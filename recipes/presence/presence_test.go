@@ -142,7 +142,7 @@ func TestAReconnectCostsNothing(t *testing.T) {
 		if lines := logged.FilterMessage("presence changed").Len(); lines > 0 {
 			t.Errorf("%d lines for the reconnects", lines)
 		}
-		const every = bubble.Timeout * 20 / 16 * 3 / 4 // one of these nodes, at most
+		every := bubble.Timeout * 20 / 16 * 3 / 4 // one of these nodes, at most
 		if most := len(nodes) * (1 + int(time.Since(began)/every)); looks > most {
 			t.Errorf("%d looks in %v, want at most %d", looks, time.Since(began), most)
 		}
@@ -431,6 +431,7 @@ func TestTwoNodesOfOneClientAndPath(t *testing.T) {
 // Nodes in two views make their directory together. The error of each names it
 // as its own view does.
 func TestErrorsOfADirectoryInTwoViews(t *testing.T) {
+	bubble.Usual(t, bubble.NoContainers) // waits for the end of a container
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.ConnectNext()
 		below, err := c.Namespace("services")
@@ -795,6 +796,7 @@ func TestAnOutageOfTheEnsemble(t *testing.T) {
 // and one is refused. A few requests look for what is there, and arm the
 // watches, which tell each node of its own znode.
 func TestAThousandNodesShareRequests(t *testing.T) {
+	bubble.Usual(t, bubble.SmallRequest, bubble.NoBatching, bubble.OneShot) // makes large requests; counts shared requests; needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		const all = 1000
 		c, other := w.Connect("ours"), w.ConnectNext()

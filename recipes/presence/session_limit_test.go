@@ -18,6 +18,7 @@ import (
 // in a new session, although others have taken all that is left. One for which
 // there is no room says so, and stands as soon as there is.
 func TestAPresenceIsMadeAgainWhateverTheSessionsSize(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // such servers have no limit
 	for name, opts := range map[string][]presence.Option{"": nil, "sequential": {presence.WithSequential()}} {
 		t.Run(name, func(t *testing.T) {
 			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
@@ -56,6 +57,7 @@ func TestAPresenceIsMadeAgainWhateverTheSessionsSize(t *testing.T) {
 // A request was lost that has made the znode, or not, while the session was
 // full. The next one is not refused, and so neither is a Set that waits for it.
 func TestASetIsNotRefusedForTheSessionsSize(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // such servers have no limit
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a", bubble.Narrow)
 		must(t, c.MakePersistentPath(t.Context(), "/members"))
@@ -79,6 +81,7 @@ func TestASetIsNotRefusedForTheSessionsSize(t *testing.T) {
 // A takeover uses the room of the znode that was there before, also after a
 // look has failed: otherwise a full session refuses it, and a Set with it.
 func TestATakeoverIsNotRefusedForTheSessionsSize(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // such servers have no limit
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.Connect("a", bubble.Narrow), w.Connect("b")
 		must(t, c.MakePersistentPath(t.Context(), "/members"))

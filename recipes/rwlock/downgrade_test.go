@@ -323,6 +323,7 @@ func TestZnodeOfAWaitingReaderIsDeleted(t *testing.T) {
 
 // Holders and waiters lose their sessions.
 func TestExpiry(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		one, two := newLock(t, a), newLock(t, b)
@@ -411,7 +412,7 @@ func TestDowngradeOfADeletedWriteFails(t *testing.T) {
 // held, for it is, and Downgrade works when the network is fast again.
 func TestDowngradeThatCannotBeProven(t *testing.T) {
 	unproven := 0
-	for latency := 640 * time.Millisecond; latency <= 760*time.Millisecond; latency += 10 * time.Millisecond {
+	for latency := bubble.Timeout * 64 / 1000; latency <= bubble.Timeout*76/1000; latency += bubble.Timeout / 1000 {
 		bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 			rw := clients(w, 1)[0]
 			writing := bubble.Acquire(t, t.Context(), rw.Writer())

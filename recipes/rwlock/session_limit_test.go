@@ -12,6 +12,7 @@ import (
 // many ephemeral znodes as it may have: it has reserved room for that when it
 // joined the line.
 func TestADowngradeIsNeverRefusedForTheSessionsSize(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // such servers have no limit
 	for _, layout := range []rwlock.Layout{rwlock.LayoutPlain, rwlock.LayoutCurator, rwlock.LayoutKazoo} {
 		bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 			c := w.Connect("a", bubble.Narrow)

@@ -80,6 +80,7 @@ func TestAsyncReleaseThatIsRefused(t *testing.T) {
 }
 
 func TestCostOfAnAsyncRelease(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("client")
 		knowsMultiRead(t, c)

@@ -19,6 +19,7 @@ import (
 // znodes as were granted, and no orphan. Known failures elsewhere: CURATOR-335,
 // -315, -462.
 func TestLostRequestOrReply(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	actions := map[string]testutil.Action{
 		"lost":       testutil.DropBefore(),
 		"reply lost": testutil.DropAfter(),
@@ -204,6 +205,7 @@ func TestFirstLocalWaiterGivesUp(t *testing.T) {
 // on. If a session is lost, its permits are lost, and their holder learns of
 // it. Known failures elsewhere: CURATOR-48, CURATOR-595.
 func TestExpiry(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a, b := w.Connect("a"), w.Connect("b")
 		one, two := newSemaphore(t, a, 2), newSemaphore(t, b, 2)

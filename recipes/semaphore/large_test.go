@@ -18,6 +18,7 @@ import (
 // server, the multi broke the client's connection ten times, and the error was
 // "could not connect to a server".
 func TestPermitsWithTooMuchData(t *testing.T) {
+	bubble.Usual(t, bubble.SmallRequest) // makes large requests
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		s, err := semaphore.New(c, path, 3, recipes.WithData(make([]byte, 600<<10)))

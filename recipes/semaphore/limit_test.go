@@ -300,6 +300,7 @@ func TestConcurrentSetMax(t *testing.T) {
 // A limit set by SetMax stays. One that was only recorded is removed with the
 // path.
 func TestSetLimitStays(t *testing.T) {
+	bubble.Usual(t, bubble.NoContainers) // waits for the end of a container
 	for _, set := range []bool{false, true} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			c := w.Connect("a")
@@ -384,6 +385,7 @@ func TestKazooSemaphoreOnThePath(t *testing.T) {
 // removed. Here they are removed when unused, with the recorded limit. A limit
 // set by SetMax stays, with its path.
 func TestUnusedDirectoriesAreRemoved(t *testing.T) {
+	bubble.Usual(t, bubble.NoContainers) // waits for the end of a container
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 1)
 		held := bubble.Acquire(t, t.Context(), s[0])

@@ -16,6 +16,7 @@ import (
 // without the reads behind a create. Of the first permit there are two creates:
 // the directory of the first one is missing.
 func TestEachRequestRefused(t *testing.T) {
+	bubble.Usual(t, bubble.Below, bubble.OneShot) // lists the requests
 	behind := []testutil.Op{testutil.OpMultiRead, testutil.OpMultiRead, testutil.OpMultiRead, testutil.OpMultiRead}
 	for name, tt := range map[string]struct {
 		before   func(t *testing.T, w *bubble.World)

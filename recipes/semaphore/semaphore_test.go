@@ -215,6 +215,7 @@ func TestReleaseWakesOneWaiter(t *testing.T) {
 // A grant costs three requests in two round trips, and five in three on servers
 // before 3.6.
 func TestCostOfAGrant(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	for name, tt := range map[string]struct {
 		of    []testutil.Option
 		reads map[testutil.Op]int

@@ -14,6 +14,7 @@ import (
 // most permits that anybody there waits for. If there is no room for so many,
 // only that waiter fails.
 func TestRoomIsReservedForTheMostPermits(t *testing.T) {
+	bubble.Usual(t, bubble.SmallRequest, bubble.OneShot) // makes large requests; such servers have no limit
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		const all, many = 300, 20
 		of := func(c *framework.Client) *semaphore.Semaphore {
@@ -49,6 +50,7 @@ func TestRoomIsReservedForTheMostPermits(t *testing.T) {
 // ephemeral znodes as it may have: the contender has reserved room for them
 // when it joined the line. One for which there is no room fails before that.
 func TestPermitsAreNotRefusedInLineForTheSessionsSize(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // such servers have no limit
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		const all = 20
 		of := func(c *framework.Client) *semaphore.Semaphore {

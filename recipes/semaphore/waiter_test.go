@@ -16,6 +16,7 @@ import (
 // A waiter, the first in line or one behind it, loses any of its requests or
 // their replies. It stands in line once, and is granted when it is its turn.
 func TestWaiterLosesRequestOrReply(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	for _, op := range []testutil.Op{testutil.OpCreate, testutil.OpGetChildren2, testutil.OpGetData, testutil.OpSetData, testutil.OpMulti} {
 		for what, action := range map[string]testutil.Action{"lost": testutil.DropBefore(), "reply lost": testutil.DropAfter()} {
 			for ahead := range 2 {
@@ -102,6 +103,7 @@ func release(t *testing.T, g bubble.Grant) {
 // Waiters joined while a permit was free, which the one ahead then takes. What
 // they read behind their creates is no longer true when they hear of that.
 func TestPermitsReadBeforeTheWaitAreNotTrusted(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	for limit := 1; limit <= 2; limit++ {
 		t.Run(fmt.Sprint("limit ", limit), func(t *testing.T) {
 			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
@@ -311,6 +313,7 @@ func TestAWaiterThatGivesUpLeavesNothing(t *testing.T) {
 
 // Nor does a try that gives up behind one that is about to take permits.
 func TestATryThatGivesUpLeavesNoWatch(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		s := clients(w, 2, 2)
 		bubble.Release(t, bubble.Acquire(t, t.Context(), s[0]))

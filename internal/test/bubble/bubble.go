@@ -32,9 +32,10 @@ func init() {
 	}
 }
 
-// The framework's defaults.
-const (
-	Timeout = 10 * time.Second
+// The session timeout of clients without WithSessionTimeout, and their stop
+// margin.
+var (
+	Timeout = timeout()
 	Margin  = Timeout / 10
 )
 
@@ -65,7 +66,7 @@ func New(t T, opts ...testutil.Option) *World {
 // NewBelow is New for clients with a view.
 func NewBelow(t T, v View, opts ...testutil.Option) *World {
 	t.Helper()
-	opts = append([]testutil.Option{testutil.InMemory(), testutil.WithLogger(func(string, ...any) {})}, opts...)
+	opts = append([]testutil.Option{testutil.InMemory(), testutil.WithLogger(func(string, ...any) {})}, unusualServers(opts)...)
 	ens, err := testutil.New(opts...)
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +83,7 @@ func NewBelow(t T, v View, opts ...testutil.Option) *World {
 // scenario leaves a goroutine behind.
 func Run(t *testing.T, scenario func(t *testing.T, w *World), opts ...testutil.Option) {
 	t.Helper()
-	RunBelow(t, View{}, scenario, opts...)
+	RunBelow(t, unusualView(), scenario, opts...)
 }
 
 // RunBelow is Run for clients with a view.

@@ -20,7 +20,7 @@ type Fault struct {
 // Strike is a fault that happens.
 type Strike struct {
 	*World
-	Net     *testutil.ClientNet
+	Net     *Net
 	Request testutil.Request
 	Cancel  context.CancelFunc // of the call that is under way, if the run has one
 }
@@ -104,7 +104,7 @@ type Strikes struct {
 func (w *World) Strikes(at ...At) *Strikes { return &Strikes{w: w, at: at} }
 
 // Control decides about a request of the run. cancel may be nil: see Strike.
-func (s *Strikes) Control(net *testutil.ClientNet, r testutil.Request, cancel context.CancelFunc) testutil.Action {
+func (s *Strikes) Control(net *Net, r testutil.Request, cancel context.CancelFunc) testutil.Action {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over || r.Op == testutil.OpPing {

@@ -31,7 +31,9 @@ func Fill(t T, c *framework.Client) (paths []string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			paths = append(paths, path)
+			if paths = append(paths, path); len(paths) > 10000 {
+				t.Fatal("the session has no limit") // with WithoutNewOperations there is none
+			}
 		}
 	}
 	return paths

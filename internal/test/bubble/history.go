@@ -30,6 +30,7 @@ func (w *World) Rebuild(script func(c *framework.Client), nets ...string) {
 	}
 	time.Sleep(time.Second)
 	w.Restore(nil)
+	w.makeBase(w.T)
 	w.Provision(script)
 	for _, name := range nets {
 		w.ClientNet(name).Heal()

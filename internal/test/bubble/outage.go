@@ -19,7 +19,7 @@ func (o Outage) String() string { return [...]string{"silent", "refused", "unrea
 
 // Begin begins an outage for the client of a network. What servers keep for
 // themselves they keep until over is closed.
-func (w *World) Begin(o Outage, net *testutil.ClientNet, over <-chan struct{}) {
+func (w *World) Begin(o Outage, net *Net, over <-chan struct{}) {
 	w.T.Helper()
 	switch o {
 	case Silent:

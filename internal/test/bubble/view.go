@@ -3,6 +3,7 @@ package bubble
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,8 +67,8 @@ func (v View) Full(path string) string {
 // Path returns the view's path for a path of the ensemble. A path outside of
 // the view is returned unchanged.
 func (v View) Path(full string) string {
-	if base := v.Base(); strings.HasPrefix(full, base+"/") {
-		return full[len(base):]
+	if path, below := strings.CutPrefix(full+"/", v.Base()+"/"); below && v != (View{}) {
+		return "/" + strings.TrimSuffix(path, "/")
 	}
 	return full
 }
@@ -104,14 +105,23 @@ type Ensemble struct {
 // directory.
 func NewEnsemble(t T, ens *testutil.Embedded, v View) *Ensemble {
 	t.Helper()
-	if v != (View{}) {
-		ctx, cancel := bounded()
-		defer cancel()
-		if err := MakeBase(ctx, ens); err != nil {
-			t.Fatal(err)
-		}
+	s := &Ensemble{ens, v}
+	s.makeBase(t)
+	return s
+}
+
+// makeBase creates the directory of the view, if it has one.
+func (s *Ensemble) makeBase(t T) {
+	t.Helper()
+	if s.View == (View{}) {
+		return
 	}
-	return &Ensemble{ens, v}
+	ctx, cancel := bounded()
+	defer cancel()
+	if err := MakeBase(ctx, s.Embedded); err != nil {
+		t.Fatal(err)
+	}
+	s.Embedded.ResetRequests()
 }
 
 // MakeBase creates the directory of the Views, as persistent znodes, since
@@ -154,10 +164,33 @@ func (s *Ensemble) Watches() map[string]int {
 
 // Control is Embedded.Control with paths of the view.
 func (s *Ensemble) Control(decide func(testutil.Request) testutil.Action) (stop func()) {
-	return s.Embedded.Control(func(r testutil.Request) testutil.Action {
-		r.Path = s.View.Path(r.Path)
+	return s.Embedded.Control(s.View.seen(decide))
+}
+
+// ClientNet is Embedded.ClientNet with paths of the view.
+func (s *Ensemble) ClientNet(name string) *Net { return &Net{s.Embedded.ClientNet(name), s.View} }
+
+// Net is the network of a client, with paths of its view.
+type Net struct {
+	*testutil.ClientNet
+	view View
+}
+
+// Control is ClientNet.Control with paths of the view.
+func (n *Net) Control(decide func(testutil.Request) testutil.Action) (stop func()) {
+	return n.ClientNet.Control(n.view.seen(decide))
+}
+
+// seen returns decide for requests with paths of the ensemble.
+func (v View) seen(decide func(testutil.Request) testutil.Action) func(testutil.Request) testutil.Action {
+	return func(r testutil.Request) testutil.Action {
+		r.Path = v.Path(r.Path)
+		r.Operations = slices.Clone(r.Operations)
+		for i, o := range r.Operations {
+			r.Operations[i].Path = v.Path(o.Path)
+		}
 		return decide(r)
-	})
+	}
 }
 
 // Open is framework.New for a client of the view, through ClientNet(name).
@@ -167,5 +200,5 @@ func (s *Ensemble) Open(name string, opts ...framework.Option) (*framework.Clien
 
 // OpenTo is Open for a client that knows only the given servers.
 func (s *Ensemble) OpenTo(name, servers string, opts ...framework.Option) (*framework.Client, error) {
-	return s.View.New(servers, append([]framework.Option{framework.WithDialer(s.ClientNet(name).Dial)}, opts...)...)
+	return s.View.New(servers, append([]framework.Option{framework.WithDialer(s.ClientNet(name).Dial)}, withUnusual(opts)...)...)
 }

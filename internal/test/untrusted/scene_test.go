@@ -163,10 +163,11 @@ type holding struct {
 	*recipes.Lease
 }
 
-const (
-	timeout = bubble.Timeout
-	slack   = time.Second // within which a call that is cancelled returns, and a holder learns that its znode was deleted
-)
+var timeout = bubble.Timeout
+
+// slack is how soon a call that is cancelled returns, and a holder learns that
+// its znode was deleted.
+const slack = time.Second
 
 func newScene(t *testing.T, w *bubble.World, k kind, clients ...*framework.Client) *scene {
 	return &scene{

@@ -27,7 +27,7 @@ func passwordFile(t *testing.T, text string) string {
 }
 
 // usingPassword returns a client that is made of the flags, and its network.
-func usingPassword(t *testing.T, w *bubble.World, file string) (*framework.Client, *testutil.ClientNet) {
+func usingPassword(t *testing.T, w *bubble.World, file string) (*framework.Client, *bubble.Net) {
 	t.Helper()
 	s := &saslFlags{mechanism: "digest-md5", user: "app", passwordFile: file}
 	opt, err := s.option(nil)

@@ -21,7 +21,7 @@ import (
 // one that was made while zkr might not read the znode. A lost right ends it.
 func TestWatchGoesOnWithoutEvents(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		const soon = 2 * bubble.Timeout
+		soon := 2 * bubble.Timeout
 		owner, c := w.Connect("owner"), w.Connect("watcher")
 		set := func(text string) {
 			t.Helper()

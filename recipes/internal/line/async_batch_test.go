@@ -18,6 +18,7 @@ import (
 // the creates of those who acquire next. None of those is told that the lock is
 // busy.
 func TestATryAfterABatchOfRemovalsWasRefused(t *testing.T) {
+	bubble.Usual(t, bubble.NoBatching) // counts shared requests
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		const keys = 12
 		keyed, err := locks.NewKeyed(w.Connect("a"), lockPath, async)

@@ -28,6 +28,7 @@ var async = recipes.WithAsyncRelease()
 // another one, are one transaction. If it is the same lock, which nobody else
 // uses, it needs no list.
 func TestAsyncReleaseSharesATransactionWithTheNextCreate(t *testing.T) {
+	bubble.Usual(t, bubble.NoBatching) // counts shared requests
 	for _, many := range []int{1, 2} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			c := w.Connect("a")
@@ -108,6 +109,7 @@ func TestAWriterJoinsWhileAReaderReleases(t *testing.T) {
 // A delete that no create follows is sent after a millisecond, and at once if
 // others are known to wait.
 func TestAsyncReleaseWithoutAnotherCreate(t *testing.T) {
+	bubble.Usual(t, bubble.NoBatching) // counts shared requests
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		a, b, c := mutexOf(t, w.Connect("a"), async), mutexOf(t, w.Connect("b"), async), mutexOf(t, w.Connect("c"), async)
 		passed := func(l *recipes.Lease, to <-chan bubble.Grant, want time.Duration) *recipes.Lease {
@@ -135,6 +137,7 @@ func TestAsyncReleaseWithoutAnotherCreate(t *testing.T) {
 // A cycle takes one round trip, not two, with and without Do, and also for
 // goroutines that take turns without a handoff.
 func TestAsyncCycleTakesOneRoundTrip(t *testing.T) {
+	bubble.Usual(t, bubble.NoBatching) // counts shared requests
 	const cycles, roundTrip = 10, 100 * time.Millisecond
 	run := map[string]func(t *testing.T, w *bubble.World, c *framework.Client){
 		"one goroutine": func(t *testing.T, w *bubble.World, c *framework.Client) {
@@ -524,6 +527,7 @@ func TestAsyncReleaseBesideHandoffsAndLingering(t *testing.T) {
 
 // EndLinger and Keyed.Close wait for removals that nobody has waited for.
 func TestRemovalsCanBeWaitedFor(t *testing.T) {
+	bubble.Usual(t, bubble.NoBatching) // counts shared requests
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a")
 		m := mutexOf(t, c, async)

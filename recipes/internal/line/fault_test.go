@@ -55,6 +55,7 @@ func TestLostRequestOrReply(t *testing.T) {
 
 // The same for a waiter.
 func TestWaiterLosesRequestOrReply(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	for _, op := range []testutil.Op{testutil.OpCreate, testutil.OpGetChildren2, testutil.OpGetData} {
 		for what, action := range map[string]testutil.Action{"lost": testutil.DropBefore(), "reply lost": testutil.DropAfter()} {
 			t.Run(fmt.Sprint(op, " ", what), func(t *testing.T) {

@@ -2,7 +2,6 @@ package line_test
 
 import (
 	"testing"
-	"testing/synctest"
 
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 )
@@ -21,11 +20,9 @@ func TestNothingIsGuardedAfterTheEnd(t *testing.T) {
 		done(true)
 		leave(t, left)
 		s := acquire(t, l)
-		sess := w.Session(c)
 		w.Expire(c)
-		<-sess.Done()
-		synctest.Wait()
-		if _, held := s.Guarding(); held || s.Held() {
+		bubble.AwaitTrue(t, "the loss", func() bool { return !s.Held() })
+		if _, held := s.Guarding(); held {
 			t.Error("a share that is lost guards what is written")
 		}
 		if _, held := left.Guarding(); held {

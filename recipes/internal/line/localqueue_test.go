@@ -207,6 +207,7 @@ func TestAShareThatIsOverdueBeforeItIsTaken(t *testing.T) {
 // The turn has come, but the session is in doubt, and the caller gives up
 // before it is proven: the znode goes as soon as there is a server again.
 func TestACancelBeforeTheSessionIsProven(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.ConnectNext(framework.WithErrorPolicy(framework.ErrorPolicyConnection))
 		l := newLine(t, c, exclusive)

@@ -23,6 +23,7 @@ import (
 // known at the loss, so nobody is told a later one, even before the lease
 // itself knows of the loss.
 func TestTheDeadlineOfALossStays(t *testing.T) {
+	bubble.Usual(t, bubble.ProofWrite) // the heartbeat is not a write
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection))
 		s := acquire(t, newLine(t, c, exclusive))
@@ -174,9 +175,9 @@ func TestDisconnectsCostNoLease(t *testing.T) {
 			w.ClientNet("b").Drop()
 			time.Sleep(700 * time.Millisecond)
 			w.ClientNet("a").Cut()
-			time.Sleep(3 * time.Second)
+			time.Sleep(bubble.Timeout * 3 / 10)
 			w.ClientNet("a").Heal()
-			time.Sleep(3 * time.Second)
+			time.Sleep(bubble.Timeout * 3 / 10)
 		}
 		bubble.Pending(t, next)
 		bubble.Release(t, held)
@@ -260,6 +261,7 @@ func TestClientLeavesAnIsolatedFollower(t *testing.T) {
 }
 
 func TestMuteServer(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		a := w.Connect("a")
 		m := mutexOf(t, a)
@@ -305,6 +307,7 @@ func TestWedgedServer(t *testing.T) {
 }
 
 func TestSingleWedgedServer(t *testing.T) {
+	bubble.Usual(t, bubble.ProofWrite) // the heartbeat is not a write
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"))
 		held := bubble.Acquire(t, t.Context(), m)

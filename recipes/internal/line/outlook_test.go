@@ -74,7 +74,7 @@ type scene struct {
 	first, operator *framework.Client
 	holder          *recipes.Lease
 	waiter          string // its znode
-	network         *testutil.ClientNet
+	network         *bubble.Net
 	leave           func() // the holder has stopped its work
 }
 

@@ -21,6 +21,7 @@ import (
 // The timer of WithMaxHold fires at the moment of the release, while the znode
 // is handed off. It must not end the next holder's lease.
 func TestMaxHoldTimerDuringAHandoff(t *testing.T) {
+	bubble.Usual(t, bubble.ShortTimeout) // has times of its own
 	const hold = time.Second
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		m := mutexOf(t, w.Connect("a"), recipes.WithMaxHold(hold), recipes.WithHandoffs(1<<30))

@@ -155,6 +155,7 @@ func TestTryThatJoinsSecondLeavesNothing(t *testing.T) {
 // During a release the session is in doubt, and the lease is lost. The session
 // is proven alive before the znode is deleted: the loss stays a loss.
 func TestLossDuringRelease(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var released, losses atomic.Int32
 		a := w.Connect("a", framework.WithObserver(framework.Observer{

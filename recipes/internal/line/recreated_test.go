@@ -141,6 +141,7 @@ func recreateOps(numbers int) []any {
 // number of the new znode follows the client's last one, as if no other client
 // had come between, but the znode stands behind another holder.
 func TestDirectoryIsRecreatedBeforeTheCreate(t *testing.T) {
+	bubble.Usual(t, bubble.ShortTimeout) // has times of its own
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		m, operator := mutexOf(t, w.Connect("a")), w.Connect("operator")
 		var last *recipes.Lease

@@ -18,6 +18,7 @@ import (
 // One that holds sends two syncs each sixth of the timeout, however many locks
 // it holds.
 func TestRequestsInQuietTimes(t *testing.T) {
+	bubble.Usual(t, bubble.ProofWrite) // the heartbeat is not a write
 	timeouts := bubble.Few(60, 300)
 	for _, tt := range []struct {
 		name         string

@@ -18,15 +18,16 @@ import (
 // error that names the figures, and the next contender is granted. This does
 // not depend on its retry policy.
 func TestAContenderThatIsTooSlowLeaves(t *testing.T) {
+	bubble.Usual(t, bubble.ShortTimeout) // has times of its own
 	for name, tt := range map[string]struct {
 		timeout, margin time.Duration
 		opts            []framework.Option
-		slow            func(w *bubble.World, network *testutil.ClientNet)
+		slow            func(w *bubble.World, network *bubble.Net)
 		want            string
 	}{
 		"slow network": {
 			timeout: bubble.Timeout, margin: bubble.Margin,
-			slow: func(_ *bubble.World, network *testutil.ClientNet) {
+			slow: func(_ *bubble.World, network *bubble.Net) {
 				network.Latency(bubble.Timeout/8, bubble.Timeout/8)
 			},
 			want: "a round trip to the leader takes 2.5s; with a session timeout of 10s and a stop margin of 1s it may take",
@@ -35,7 +36,7 @@ func TestAContenderThatIsTooSlowLeaves(t *testing.T) {
 		"slow writes": {
 			timeout: 5 * time.Second, margin: 1500 * time.Millisecond,
 			opts: []framework.Option{framework.WithProof(framework.ProofWrite)},
-			slow: func(_ *bubble.World, network *testutil.ClientNet) {
+			slow: func(_ *bubble.World, network *bubble.Net) {
 				for _, op := range []testutil.Op{testutil.OpCreate, testutil.OpDelete, testutil.OpMulti} {
 					network.Control(testutil.NewFault(testutil.Match{Op: op, Times: -1}, testutil.Delay(900*time.Millisecond)).Control)
 				}

@@ -19,6 +19,7 @@ import (
 // An Acquire that timed out returned only "context deadline exceeded", whether
 // the lock was busy or no server replied.
 func TestTimeoutSaysWhatAcquireWaitedFor(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	semaphoreOf := func(t *testing.T, c *framework.Client) recipes.Acquirer {
 		s, err := semaphore.New(c, "/app/sem", 1)
 		if err != nil {

@@ -104,6 +104,7 @@ func TestGone(t *testing.T) {
 // A waiter that had no connection at two looks in a row waits for one, and not
 // for longer than its context lasts.
 func TestPatience(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, network := w.Connect("a"), w.ClientNet("a")
 		sess := w.Session(c)
