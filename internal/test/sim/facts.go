@@ -148,17 +148,13 @@ func (w *world) makeContainers() {
 
 // becomesSo waits until nothing is wrong.
 func (w *world) becomesSo(wrong func() string) {
-	bound := forgets
-	if w.plan.Recipe == Presence || w.plan.Recipe == Discovery { // which look at a path for as long as strays are looked for
-		bound = max(bound, 100*w.plan.Timeout)
-	}
-	for end := time.Now().Add(bound); ; time.Sleep(w.plan.Timeout) {
+	for end := time.Now().Add(forgets); ; time.Sleep(w.plan.Timeout) {
 		text := wrong()
 		if text == "" {
 			return
 		}
 		if time.Now().After(end) {
-			w.ledger.fault("%v after the last fault: %s", bound, text)
+			w.ledger.fault("%v after the last fault: %s", forgets, text)
 			return
 		}
 	}
