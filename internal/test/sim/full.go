@@ -95,9 +95,9 @@ func (k *worker) takesUp(s Step) (over func(left bool)) {
 	}
 }
 
-// fills reports whether a client may have been refused an ephemeral znode: since
-// then its goroutines have had or wanted more than there is room for. After a
-// fault more may count, until the ensemble was asked what there is.
+// fills reports whether a client may have been refused an ephemeral znode:
+// since then its goroutines have had or wanted more than there is room for.
+// After a fault more may count, until the ensemble was asked what there is.
 func (w *world) fills(client int, since time.Time) bool {
 	if w.struck() && !w.ledger.settledSince(since) {
 		return true

@@ -14,9 +14,9 @@ import (
 // What caches, presence nodes and registrations say is judged across that. A
 // cache shows no znode in a state of before once it has shown a later one,
 // Fresh and Reach return what is committed in the history that there is, and in
-// the end all is true. A presence node makes its znode again. Reach may wait for a transaction
-// of a history that is over until its context ends, and says nothing while its
-// client has no session in the present one.
+// the end all is true. A presence node makes its znode again. Reach may wait
+// for a transaction of a history that is over until its context ends, and says
+// nothing while its client has no session in the present one.
 //
 // Locks and what is built on them are not judged: two may hold one for a
 // session timeout, tokens may go back, and a contender that has left after the
