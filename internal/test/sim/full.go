@@ -30,7 +30,7 @@ func (d *draw) full() {
 	}
 }
 
-// leastLimit is what bubble.Narrow lets a session have, in bytes, and shorter is
+// leastLimit is what bubble.Narrow lets a session have, in bytes. shorter is
 // more than what a znode of a line or a group has beside the name of its lock.
 const (
 	leastLimit = 16384
