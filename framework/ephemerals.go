@@ -111,9 +111,12 @@ func (e *ephemerals) claim(ctx context.Context, s *session, size int, by allowan
 		return nil, nil
 	}
 	err = e.admit(ctx, size+by.reserve, by.room, func(limit int) bool {
-		drawn := 0
+		size, drawn := size, 0
 		if r := by.room; r != nil && !r.over {
 			drawn = min(size, r.left)
+			if r.one { // what has taken it up is the same znode
+				size = drawn
+			}
 		}
 		more := size + by.reserve - drawn
 		if more > 0 && e.sum+more > limit {
@@ -200,6 +203,13 @@ func (c *claim) settle(err error, made ...string) {
 	e.releaseLocked(c)
 	if err != nil || !counts {
 		return
+	}
+	if r := c.by.room; r != nil && r.one {
+		for _, o := range e.unsureLocked() {
+			if o.by.room == r {
+				e.releaseLocked(o)
+			}
+		}
 	}
 	for _, path := range made {
 		if e.addMadeLocked(path, c.by.room); c.by.reserve > 0 {

@@ -14,6 +14,7 @@ import (
 type room struct {
 	left int
 	over bool // it is not reserved any longer
+	one  bool // all creates in it are of one path, so that they make one znode
 }
 
 // allowance is what a view of a session says of the ephemeral znodes that are
@@ -24,9 +25,9 @@ type allowance struct {
 }
 
 // keep reserves room for one ephemeral znode in this session and in all later
-// ones, until drop is called. path is its path if it is known before.
-func (e *ephemerals) keep(ctx context.Context, path string, size int) (r *room, drop func(), err error) {
-	r = &room{left: size}
+// ones, until drop is called. path is its path if one is true.
+func (e *ephemerals) keep(ctx context.Context, path string, size int, one bool) (r *room, drop func(), err error) {
+	r = &room{left: size, one: one}
 	err = e.admit(ctx, size, nil, func(limit int) bool {
 		if e.sum+size > limit {
 			return false
@@ -92,7 +93,7 @@ func (s *Session) keepRoom(path string, sequential bool) (in func(*Session) *Ses
 	if sequential {
 		size += layout.ProtectionSize + longestSuffix
 	}
-	r, drop, err := s.session().core.ephemerals.keep(context.Background(), full, size)
+	r, drop, err := s.session().core.ephemerals.keep(context.Background(), full, size, !sequential)
 	if err != nil {
 		return fail(err)
 	}

@@ -704,6 +704,22 @@ func TestReservedEphemeralsAreNotRefused(t *testing.T) {
 		if now := framework.EphemeralBytes(c); now != sum || !ens.Exists(kept) {
 			t.Errorf("%d bytes after a lost answer, %d before", now, sum)
 		}
+		if err := framework.CreateEphemeral(in(s), kept, nil); !errors.Is(err, zk.ErrNodeExists) { // as after a read at a member that lags
+			t.Errorf("a create of what is there: %v", err)
+		}
+		// So do several whose answers are lost.
+		must(t, s.Delete(t.Context(), kept, -1))
+		for range 2 {
+			toTheNext(ens, testutil.OpCreate, testutil.DropBefore())
+			if err := framework.CreateEphemeral(in(s), kept, nil); !framework.MaybeApplied(err) {
+				t.Fatal(err)
+			}
+			must(t, c.WaitConnected(t.Context()))
+		}
+		must(t, framework.CreateEphemeral(in(s), kept, nil))
+		if now := framework.EphemeralBytes(c); now != sum {
+			t.Errorf("%d bytes after two lost answers, %d before", now, sum)
+		}
 		drop()
 		must(t, s.Delete(t.Context(), kept, -1))
 		must(t, failure(waysToCreate["create"](t.Context(), s, long))) // the room is free

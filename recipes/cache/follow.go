@@ -180,6 +180,13 @@ func (c *Cache) begin(w *watch) {
 	c.watch = w
 }
 
+// isWatching reports whether the connection of a watch has not ended.
+func (c *Cache) isWatching(w *watch) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.watch == w
+}
+
 // forget ends what belongs to a watch. Its events are ignored from now on.
 func (c *Cache) forget(w *watch) {
 	c.mu.Lock()

@@ -151,6 +151,26 @@ func TestARestoreWithTheSession(t *testing.T) {
 	}
 }
 
+// An event comes, and what it tells of is taken back before it is read. That is
+// no reason to distrust recursive watches.
+func TestARestoreBetweenAnEventAndItsRead(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("reader"), w.Connect("writer")
+		provisioned(t, 0, "old")(other)
+		k, copied := synced(t, c), w.Snapshot()
+		w.ClientNet("reader").CutOneWay(true)
+		set(t, other, root, "newer")
+		synctest.Wait()
+		w.Restore(copied)
+		w.ClientNet("reader").Heal()
+		await(t, k, cache.Stale)
+		shows(t, w, k)
+		if got := w.Watches(); len(got) != 1 || got[root] == 0 {
+			t.Errorf("the cache has the watches %v", got)
+		}
+	}, testutil.WithMembers(3))
+}
+
 // After an election alone nothing is read but the znode that was seen last.
 func TestAnElectionCostsAOneShotCacheOneRead(t *testing.T) {
 	bubble.Usual(t, bubble.FewRetries) // outlasts an outage

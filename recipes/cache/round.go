@@ -249,7 +249,7 @@ func (r *round) get(path string, found framework.ReadResult, order uint64, chang
 		r.put(now)
 	case !held.is(now):
 		r.put(now)
-	case changed && !r.whole && held.Stat == now.Stat:
+	case changed && !r.whole && held.Stat == now.Stat && r.c.isWatching(r.w): // otherwise a restore may have taken it back
 		privileged.Framework.DistrustTrees(r.c.client, "an event of "+r.c.client.Resolve(path)+", which has not changed")
 	}
 	if r.whole {

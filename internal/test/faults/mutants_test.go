@@ -23,9 +23,8 @@ var (
 var few = []string{"deadline-from-the-disconnect", "deadline-from-the-answer-to-a-connect", "no-protection"}
 
 // TestMutantsAreFound looks for the simulator's mutants, each of which breaks
-// one thing in the library, and for those that need a fault which no plan of
-// the simulator has: with single faults, and where those find nothing with
-// pairs. It prints which finds it. A mutant whose name begins with that of
+// one thing in the library: with single faults, and where those find nothing
+// with pairs. It prints which finds it. A mutant whose name begins with that of
 // a recipe is looked for in the scenarios of that recipe alone. Not all of them
 // need a fault, and some need what no scenario has; the simulator finds those.
 func TestMutantsAreFound(t *testing.T) {
@@ -36,18 +35,16 @@ func TestMutantsAreFound(t *testing.T) {
 		t.Skip("takes long: make fault-mutants; the simulator's own test looks for one")
 	}
 	const root = "../../.."
-	for _, of := range []string{"sim", "faults"} {
-		sim.EachMutant(t, root, of, *mutants, few, func(t *testing.T, m *sim.Mutant) { find(t, root, of, m) })
-	}
+	sim.EachMutant(t, root, *mutants, few, func(t *testing.T, m *sim.Mutant) { find(t, root, m) })
 }
 
-func find(t *testing.T, root, of string, m *sim.Mutant) {
+func find(t *testing.T, root string, m *sim.Mutant) {
 	began := time.Now()
 	by, schedule, err := hunt(m, root, t.TempDir())
 	switch took := time.Since(began).Round(time.Second); {
 	case err != nil:
 		t.Errorf("%s\n%v", m.Why, err)
-	case by == "" && (of == "faults" || slices.Contains(few, m.Name)):
+	case by == "" && slices.Contains(few, m.Name):
 		t.Errorf("%s\nnothing finds it", m.Why)
 	default:
 		t.Logf("%s: found by %q in %v\n%s", m.Name, by, took, schedule)

@@ -28,9 +28,11 @@ func (w *world) deed(f Fault, msg message) (heal func(), done bool) {
 		return nil, true
 	case RemoveDir:
 		return nil, w.removeDir()
-	case Restore, RebuildFewer, Rebuild, RebuildMore:
-		w.replace(f.What)
+	case Copy:
+		w.copies()
 		return nil, true
+	case Restore, RebuildFewer, Rebuild, RebuildMore:
+		return nil, w.replace(f.What)
 	case DenyCreate, DenyRead, DenyDelete:
 		return w.deny(f.What)
 	}

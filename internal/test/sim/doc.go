@@ -48,6 +48,10 @@
 //   - Connects: they are answered late, or not, or reach the leader late, and
 //     what the client sends after them is lost.
 //   - Events, on their way to a client with caches or presence nodes.
+//   - The ensemble, where caches, presence nodes and registrations follow it:
+//     another one takes its place, restored from a copy with all sessions, or
+//     rebuilt by the same script. See replace.go.
+//   - Sessions that have room for few ephemeral znodes: see full.go.
 //   - Observers: they panic, block, or call back into the library.
 //   - A round of a barrier has crashed before, and perhaps a neighbor stands
 //     there since. A barrier has a child that is no member.
@@ -153,6 +157,7 @@
 //   - fault.go has what can fail, and its text. strike.go says when it happens,
 //     and deed.go does it: member.go to members, request.go to single requests.
 //   - replace.go replaces the ensemble, and says what is judged across that.
+//   - full.go draws full sessions, and judges what they refuse.
 //   - moment.go names the moments of staged plans, and tap.go sees them.
 //   - mutant.go compiles the tests with one thing broken.
 //   - world.go builds a run, runs it and cleans up. observers.go has observers

@@ -78,6 +78,7 @@ const (
 	WriteZnode      What = "write znode"              // the same, as who asks for a release
 	WriteUnheard    What = "write znode unheard"      // the same, of a waiter, while it may not be read: no event comes
 	RemoveDir       What = "remove directory"
+	Copy            What = "copy"               // of the ensemble, for the next Restore
 	Restore         What = "restore"            // the ensemble, from a copy that has all sessions, with a higher epoch
 	RebuildFewer    What = "rebuild with fewer" // from nothing, by the same script, with fewer transactions
 	Rebuild         What = "rebuild"            // with as many

@@ -139,6 +139,10 @@ func (k *worker) follows(s Step) bool {
 
 // asks asks for a view that shows what is committed now: by Fresh, or by Reach.
 func (f *follower) asks(s Step, at map[string]int, reach bool) bool {
+	patience := patience
+	if reach {
+		patience /= 2 // there may be no such transaction any more: see below
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if s.Cancel > 0 {
@@ -163,14 +167,14 @@ func (f *follower) asks(s Step, at map[string]int, reach bool) bool {
 		return false
 	case errors.Is(err, context.Canceled) && (struck || s.Cancel > 0):
 	case err != nil && f.expected(err):
-	case reach && f.rebuilt() && errors.Is(err, context.DeadlineExceeded): // there is no such transaction any more
+	case reach && f.replaced() && errors.Is(err, context.DeadlineExceeded): // there is no such transaction any more
 	case err != nil:
 		f.ledger.fault("%v: asks for %x: %v", f.who, now, err)
 	default:
 		if reach && view.Zxid() < zxid {
 			f.ledger.fault("%v: Reach(%x) has returned %x", f.who, zxid, view.Zxid())
 		}
-		if f.mayLag() || reach && !inThisHistory {
+		if f.mayLag() || reach && (zxid == 0 || !inThisHistory) {
 			now = 0
 		}
 		f.judge(view, at, now)

@@ -253,7 +253,7 @@ func (p *Plan) clientOptions() (opts []framework.Option) {
 	if p.ServerTick > 0 {
 		opts = append(opts, framework.WithServerTick(p.ServerTick))
 	}
-	return opts
+	return append(opts, p.narrow()...)
 }
 
 // ticks returns the ticks at which sessions may expire.

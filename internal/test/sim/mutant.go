@@ -33,11 +33,11 @@ func (m *Mutant) Recipe() Recipe {
 	return ""
 }
 
-// EachMutant runs a test for each mutant of a package, sim or faults, whose
-// name matches a regular expression; if that is "few" for those of few, and if
-// it is empty for the first of these. root is the root of the module.
-func EachMutant(t *testing.T, root, of, wanted string, few []string, test func(t *testing.T, m *Mutant)) {
-	files, err := filepath.Glob(root + "/internal/test/" + of + "/testdata/mutants/*.mutant")
+// EachMutant runs a test for each mutant whose name matches a regular
+// expression; if that is "few" for those of few, and if it is empty for the
+// first of these. root is the root of the module.
+func EachMutant(t *testing.T, root, wanted string, few []string, test func(t *testing.T, m *Mutant)) {
+	files, err := filepath.Glob(root + "/internal/test/sim/testdata/mutants/*.mutant")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no mutants: %v", err)
 	}

@@ -37,7 +37,7 @@ func TestMutantsAreFound(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the mutants are compiled without the race detector: once is enough")
 	}
-	sim.EachMutant(t, root, "sim", *mutants, few, func(t *testing.T, m *sim.Mutant) {
+	sim.EachMutant(t, root, *mutants, few, func(t *testing.T, m *sim.Mutant) {
 		found, err := hunt(m, t.TempDir())
 		if err != nil {
 			t.Fatalf("%s\n%v", m.Why, err)

@@ -66,6 +66,7 @@ type Plan struct {
 	Staged      bool          // the run is the same each time, and its moments are recorded
 	Vary        uint64        // where not 0: of how long the goroutines of one instant let others go first
 	Named       bool          // the clients know the members by names
+	Room        int           // how many ephemeral znodes a session may have; 0: any number
 	Longer      time.Duration // once something has struck, holders keep what they have for so much longer
 }
 
@@ -226,6 +227,8 @@ func Draw(seed uint64) *Plan {
 	d.rechecks()
 	d.refusals()
 	d.briefly()
+	d.replacements()
+	d.full()
 	return d.Plan
 }
 

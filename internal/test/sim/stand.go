@@ -148,7 +148,7 @@ func (k *worker) stands(s Step) bool {
 
 // patience is how long a worker waits for its name.
 func (k *worker) patience(s Step) time.Duration {
-	if s.Stand.Name != "" && !k.alone(s) {
+	if s.Stand.Name != "" && !k.alone(s) || k.plan.Room > 0 {
 		return 3 * k.plan.Timeout
 	}
 	return patience
@@ -251,7 +251,7 @@ func (n *stander) failed(err error, s Step, struck bool) (goes bool) {
 		return true
 	case struck && errors.Is(err, context.Canceled):
 		return true
-	case errors.Is(err, context.DeadlineExceeded) && (s.Cancel > 0 || !n.worker.alone(s)):
+	case errors.Is(err, context.DeadlineExceeded) && (s.Cancel > 0 || !n.worker.alone(s) || n.plan.Room > 0):
 		return true
 	case errors.Is(err, presence.ErrRemoved) && n.Yield:
 		return true
@@ -287,6 +287,9 @@ func (n *stander) check(what string) {
 func (n *stander) heard(s presence.Status) {
 	n.ledger.log("%v: %v at %s, session %#x: %v", n.who, s.State, n.path, s.Session, s.Err)
 	n.count(1)
+	if wasRefused(s) {
+		n.refused(s)
+	}
 	if s.State != presence.Standing && s.State != presence.Taken && s.State != presence.Removed {
 		return
 	}
@@ -303,7 +306,7 @@ func (n *stander) heard(s presence.Status) {
 			switch {
 			case s.State != presence.Removed && z.exists && z.owner == s.Session && n.ours(z.owner) == (s.State == presence.Standing):
 				return
-			case s.State == presence.Removed && i > 0 && !z.exists && n.ours(states[i-1].owner) && !n.ours(z.by):
+			case s.State == presence.Removed && i > 0 && n.ours(states[i-1].owner) && !n.ours(z.by) && !(z.exists && n.ours(z.owner)):
 				return
 			}
 		}
@@ -357,7 +360,7 @@ func (n *stander) set(s Step) (goes bool) {
 // untrue returns what is wrong with the node, although all is quiet.
 func (n *stander) untrue() string {
 	s, path := n.node.Status(), n.place()
-	if s.State == presence.Removed && n.Yield {
+	if s.State == presence.Removed && n.Yield || wasRefused(s) && n.fills(n.who.client, time.Now()) {
 		return ""
 	}
 	if path == "" {
@@ -451,7 +454,7 @@ func (n *stander) left() {
 	n.closed = now
 	n.mu.Unlock()
 	for path, states := range n.all() {
-		if z := states[len(states)-1]; z.exists && z.zxid <= now && n.ours(z.owner) && !n.isBuried(z.owner) && !n.beside(z.zxid) && !n.straggles() && !n.mayLag() {
+		if z := states[len(states)-1]; z.exists && z.zxid <= now && n.ours(z.owner) && !n.isBuried(z.owner) && !revived(states) && !n.beside(z.zxid) && !n.straggles() && !n.mayLag() {
 			n.ledger.fault("%v: Close has returned, and there is %s: %+v", n.who, path, z)
 		}
 	}
@@ -500,7 +503,7 @@ func (w *world) strangers() {
 	for _, n := range w.standers {
 		for path, states := range n.all() {
 			for i, z := range states {
-				if n.only && n.fixed() && i > 1 && z.exists && n.ours(z.owner) && states[i-2].owner == z.owner && states[i-1].by == z.owner && !states[i-1].exists && (!n.leaving || states[i-1].zxid <= n.leaves) {
+				if n.only && n.fixed() && i > 1 && z.exists && n.ours(z.owner) && !revived(states[:i+1]) && states[i-2].owner == z.owner && states[i-1].by == z.owner && !states[i-1].exists && (!n.leaving || states[i-1].zxid <= n.leaves) {
 					w.ledger.fault("%v: %s was deleted and made again in one session: %+v", n.who, path, states)
 				}
 				if n.closed > 0 && z.exists && z.zxid == z.czxid && z.zxid > n.closed && n.ours(z.owner) && !n.beside(z.zxid) && !w.straggles() {

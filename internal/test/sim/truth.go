@@ -16,6 +16,7 @@ type truth struct {
 	mu     sync.Mutex // guards what follows; nothing is asked of the ensemble under it
 	order  int64      // the place of the last commit: its zxid, unless the ensemble was rebuilt
 	moved  int64      // the places of the present history are those of its zxids, and so much later
+	began  int64      // the place at which it has replaced another one; 0: it has not
 	states map[string][]znode
 }
 
@@ -77,7 +78,10 @@ func (t *truth) now() int64 {
 func (t *truth) zxid(place int64) int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return max(0, place-t.moved)
+	if place <= t.began {
+		return 0
+	}
+	return place - t.moved
 }
 
 // below returns the states of a path and of all below it, as far as they are

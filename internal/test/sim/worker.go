@@ -59,7 +59,7 @@ func newWorker(w *world, id who) *worker {
 // use makes what the worker acquires, with a value.
 func (k *worker) use(v Value) {
 	k.see(v)
-	path, base := k.view.Path(k.paths[0]), k.view.Path(k.plan.base()+"/locks")
+	path, base := k.view.Path(k.paths[0]), k.view.Path(k.plan.keys())
 	switch k.plan.Recipe {
 	case Mutex:
 		m := must(locks.NewMutex(k.client, path, options[locks.Option](v.ofLocks())...))
@@ -115,6 +115,7 @@ func (k *worker) step(s Step) bool {
 		k.limit(s.SetMax)
 	}
 	if k.plan.Recipe.watches() {
+		defer k.takesUp(s)(false)
 		return k.watched(s)
 	}
 	if k.plan.Recipe.counts() {
@@ -138,19 +139,22 @@ func (k *worker) step(s Step) bool {
 		if !s.Try {
 			k.ledger.waits(k.who, k.resources(s), k.wants(s))
 		}
-		entering, over := k.callable(ctx, k.who)
+		entering, returned := k.callable(ctx, k.who)
 		k.says("acquires")
+		over := k.takesUp(s)
 		l, err := k.enter(entering, s)
-		struck := over()
+		struck := returned()
 		k.says("returns")
 		k.mu.Lock()
 		delete(k.leavers, k.who)
 		k.mu.Unlock()
 		if err == nil {
 			k.hold(c, s, l)
+			over(true)
 			return true
 		}
 		k.ledger.failed(k.who, k.resources(s), err)
+		over(false)
 		switch {
 		case errors.Is(err, framework.ErrClosed):
 			k.clientClosed(err)
@@ -160,6 +164,8 @@ func (k *worker) step(s Step) bool {
 		case errors.Is(err, recipes.ErrLayout) && s.Side == 1 && k.plan.mutexes(k.who.client): // a reader is in line
 			return true
 		case k.plan.disagreed(k.who.client, err), k.plan.Recipe == All && k.plan.capped(k.who.client) && errors.Is(err, recipes.ErrMaxHold):
+			return true
+		case errors.Is(err, framework.ErrTooLarge) && k.fills(k.who.client, c.at):
 			return true
 		case errors.Is(err, semaphore.ErrLimit) && k.limited(), errors.Is(err, framework.ErrUnproven) && k.plan.far():
 			return true

@@ -130,6 +130,7 @@ type world struct {
 	calling  map[who]func()  // ends the call of a worker
 	ended    map[who]bool    // workers whose call was ended by a fault
 
+	demands   []*demand
 	followers []*follower
 	standers  []*stander
 	staying   []stayer // what workers keep until all is quiet
@@ -213,6 +214,7 @@ func (w *world) build() error {
 				StateChanged: func(s framework.StateChange) { w.changed(i, s) },
 				RequestEnd: func(_ context.Context, r framework.Request, result framework.RequestResult) {
 					w.asked(i, r.Op, result.Err)
+					w.kept(i, r.Op, result.Err)
 				},
 				Batched: func(framework.Batch) { w.batched() },
 			}),
@@ -275,15 +277,15 @@ func (w *world) build() error {
 func (p *Plan) paths() []string {
 	switch p.Recipe {
 	case Keyed, All:
-		return []string{p.base() + "/locks/a", p.base() + "/locks/b"}
+		return []string{p.keys() + "/a", p.keys() + "/b"}
 	case Many:
 		var paths []string
 		for _, key := range manyKeys {
-			paths = append(paths, p.base()+"/locks/"+key)
+			paths = append(paths, p.keys()+"/"+key)
 		}
 		return paths
 	case Cache, Presence:
-		return []string{p.base() + "/nodes"}
+		return []string{p.base() + p.long("/nodes")}
 	case Counter, Once:
 		return []string{p.base() + "/number"}
 	case Barrier:
@@ -291,8 +293,11 @@ func (p *Plan) paths() []string {
 	case Discovery:
 		return []string{p.base() + "/services"}
 	}
-	return []string{p.base() + "/lock"}
+	return []string{p.base() + p.long("/lock")}
 }
+
+// keys is the directory of the keys.
+func (p *Plan) keys() string { return p.base() + p.long("/locks") }
 
 // mostPermits is the greatest limit that a semaphore ever has.
 func (p *Plan) mostPermits() int {
