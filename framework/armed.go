@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/seam"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -38,7 +39,7 @@ func (s *Session) arm(ctx context.Context, paths []string) (all []seam.Armed, er
 			err = in.core.cfg.fits(textSize(keys[i].path) + boolSize)
 		}
 		if err != nil {
-			return nil, &opError{op: opNameWatch, path: path, err: err}
+			return nil, &zkerr.Op{Op: opNameWatch, Path: path, Err: err}
 		}
 	}
 	err = in.do(ctx, opNameWatch, paths[0], repeatable, func(a *attempt) error {
@@ -60,14 +61,14 @@ func (s *Session) arm(ctx context.Context, paths []string) (all []seam.Armed, er
 			if err == nil && !w.fresh && w.isOld() {
 				err = w.check(ctx)
 			}
-			if err != nil && (ctx.Err() != nil || classify(err) != final) {
+			if err != nil && (ctx.Err() != nil || zkerr.Classify(err) != zkerr.Final) {
 				for _, each := range all {
 					each.Leave()
 				}
 				return err
 			}
 			if err != nil {
-				w.err = &opError{op: opNameWatch, path: paths[i], root: in.root, err: a.session.naming(withMeaning(err))}
+				w.err = &zkerr.Op{Op: opNameWatch, Path: paths[i], Root: string(in.root), Err: a.session.naming(zkerr.WithMeaning(err))}
 			}
 		}
 		return nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -107,7 +108,7 @@ func (s *session) readMany(paths []string) (on *link, found []ReadResult, err er
 		return nil, nil, err
 	}
 	b.ctx, b.session, b.on = context.Background(), s, on
-	if b.run(true); isRefusal(b.err) {
+	if b.run(true); zkerr.IsRefusal(b.err) {
 		s.core.refuse(wire.OpMultiRead, b.err)
 	}
 	return on, b.results, b.err

@@ -2,7 +2,6 @@ package framework
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -11,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -157,7 +157,7 @@ func (c *core) run() {
 		s.run()
 		c.noteEarlier(s)
 		if c.isClosing() {
-			s.end(ErrClosed)
+			s.end(zkerr.Closed)
 			c.transition(closed, s, s.latest(), nil)
 			err := s.shutDown()
 			c.noteAsked(s.orphan().id, err == nil)
@@ -187,7 +187,7 @@ func (c *core) isClosing() bool {
 func (c *core) transition(e stateEvent, s *session, on *link, why error) {
 	c.mu.Lock()
 	if e == lost && c.rejected != nil {
-		why = withLast(why, c.rejected)
+		why = zkerr.Because(why, c.rejected)
 	}
 	change := StateChange{From: c.state, To: next(c.state, e), Session: s.sessionID(), Err: why, At: time.Now()}
 	switch e {
@@ -232,17 +232,6 @@ func (t timeoutText) String() string {
 	}
 	return fmt.Sprintf("%v (%v requested)", t.granted, t.requested)
 }
-
-// explanation is an error that explains another one. errors.Is and errors.As
-// look into it, but never take it for the end of the caller's context: a dial
-// that timed out is also a context.DeadlineExceeded.
-type explanation struct{ error }
-
-func (b explanation) Is(target error) bool {
-	return target != context.DeadlineExceeded && target != context.Canceled && errors.Is(b.error, target)
-}
-
-func (b explanation) As(target any) bool { return errors.As(b.error, target) }
 
 func (c *core) setCloseErr(err error) {
 	c.mu.Lock()
@@ -323,12 +312,12 @@ func (c *Client) Listen(fn func(StateChange)) (stop func()) {
 func (c *Client) Session() (*Session, error) {
 	k := c.core()
 	if k.isClosing() {
-		return nil, ErrClosed
+		return nil, zkerr.Closed
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.session == nil {
-		return nil, ErrNoSession
+		return nil, zkerr.NoSession
 	}
 	return &Session{live: k.session, root: c.root}, nil
 }

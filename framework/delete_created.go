@@ -8,6 +8,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 )
@@ -17,17 +18,17 @@ import (
 // again.
 func (w scope) deleteCreated(ctx context.Context, path string, created *zk.Stat) error {
 	if created == nil {
-		return &opError{op: opNameDelete, path: path, err: errors.New("the stat of the znode is nil")}
+		return &zkerr.Op{Op: opNameDelete, Path: path, Err: errors.New("the stat of the znode is nil")}
 	}
 	if w.budget == nil {
 		w.budget = w.core.cfg.retry()
 	}
 	fail := func(err error, unsure bool) error {
-		var e *opError
+		var e *zkerr.Op
 		if errors.As(err, &e) {
-			err = e.err
+			err = e.Err
 		}
-		return &opError{op: opNameDelete, path: path, err: err, maybe: unsure}
+		return &zkerr.Op{Op: opNameDelete, Path: path, Err: err, Maybe: unsure}
 	}
 	var again turns.Turns
 	for unsure := false; ; {
@@ -53,7 +54,7 @@ func (w scope) deleteCreated(ctx context.Context, path string, created *zk.Stat)
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
 			again.Pause(ctx, w.core.closing) // it has changed since: read it again
 			continue
-		case !MaybeApplied(err) && classify(errors.Unwrap(err)) == final:
+		case !MaybeApplied(err) && zkerr.Classify(errors.Unwrap(err)) == zkerr.Final:
 			return fail(err, unsure)
 		}
 		unsure = unsure || MaybeApplied(err)

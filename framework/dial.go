@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
@@ -107,7 +108,7 @@ func (c *core) dialNext(network string, stop <-chan struct{}, limit time.Duratio
 		return nil, to, nil, err
 	}
 	conn, err := c.dialServer(stop, network, to, max(limit-time.Since(began), time.Millisecond))
-	if isHangUp(err) { // the server is quicker than the dial
+	if zkerr.IsHangUp(err) { // the server is quicker than the dial
 		err = fmt.Errorf("%w: %s", err, c.whyHungUp())
 	}
 	if err != nil {

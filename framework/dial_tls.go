@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // dialServer opens a connection to one server, with TLS if that is configured,
@@ -38,7 +40,7 @@ func (c *core) dialServer(stop <-chan struct{}, network string, to server, limit
 	})
 	if err != nil {
 		_ = conn.Close()
-		if isHangUp(err) {
+		if zkerr.IsHangUp(err) {
 			err = fmt.Errorf("the server has ended the handshake, as one that does not expect TLS at this address: %w", err)
 		}
 		return nil, fmt.Errorf("TLS: %w", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
@@ -356,7 +357,7 @@ func TestTheTimeToCloseAnotherSession(t *testing.T) {
 			on := newLink(conn, s, server{}, nil, limit)
 			on.connectTimer.Stop()
 			began := time.Now()
-			if err := on.closeAnother(); !errors.Is(err, errAnotherSession) || time.Since(began) != min(limit, maxCloseStep) || !s.isSevered() {
+			if err := on.closeAnother(); !errors.Is(err, zkerr.AnotherSession) || time.Since(began) != min(limit, maxCloseStep) || !s.isSevered() {
 				t.Errorf("%v after %v", err, time.Since(began))
 			}
 			_ = theirs.Close()

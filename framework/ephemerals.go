@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // The end of a session is one transaction, which lists the paths of all its
@@ -72,7 +73,7 @@ type claim struct {
 
 // errSessionFull is ErrTooLarge for a create that is refused for the size of
 // the session, not for its own.
-var errSessionFull = fmt.Errorf("%w: session full", ErrTooLarge)
+var errSessionFull = fmt.Errorf("%w: session full", zkerr.TooLarge)
 
 // longestSuffix is the length of the longest sequence number.
 const longestSuffix = len("-2147483648")
@@ -157,7 +158,7 @@ func (e *ephemerals) admit(ctx context.Context, size int, r *room, try func(limi
 		case ctx.Err() != nil:
 		case errors.Is(err, errUnsaid):
 			return fmt.Errorf("%w: %w", zk.ErrNoServer, err)
-		case err != nil && classify(err) != final:
+		case err != nil && zkerr.Classify(err) != zkerr.Final:
 			return zk.ErrNoServer // nothing was sent
 		case !more:
 			return fmt.Errorf("%w: the paths of this session's ephemeral znodes have %d bytes, and %d more would be above the limit of %d: "+
@@ -189,7 +190,7 @@ func (c *claim) settle(err error, made ...string) {
 	e.mu.Lock()
 	defer e.unlock()
 	counts := c.session == e.session
-	if err != nil && counts && (classify(err) == ambiguous || MaybeApplied(err)) {
+	if err != nil && counts && (zkerr.Classify(err) == zkerr.Ambiguous || MaybeApplied(err)) {
 		c.unsure = true
 		if !e.resolving && len(e.unsureLocked()) > mostUnsure {
 			e.resolving = true

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // This file reserves room for ephemeral znodes to come: what keeps something
@@ -82,7 +83,7 @@ func (s *Session) inRoom(r *room) *Session {
 
 func (s *Session) keepRoom(path string, sequential bool) (in func(*Session) *Session, drop func(), err error) {
 	fail := func(err error) (func(*Session) *Session, func(), error) {
-		return nil, nil, &opError{op: opNameCreate, path: path, err: err}
+		return nil, nil, &zkerr.Op{Op: opNameCreate, Path: path, Err: err}
 	}
 	if err := s.Err(); err != nil {
 		return fail(err)

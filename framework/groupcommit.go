@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -324,7 +325,7 @@ func (g *groupCommit) send(f *flight) {
 	g.landed(f)
 	s.core.observers.batched(Batch{Operations: len(ops)})
 	named := -1
-	if err != nil && classify(err) == final {
+	if err != nil && zkerr.Classify(err) == zkerr.Final {
 		named = refusedOperation(responses, len(ops))
 	}
 	for i, w := range f.writes {
@@ -336,7 +337,7 @@ func (g *groupCommit) send(f *flight) {
 		switch {
 		case err == nil:
 			g.answered(w, nil)
-		case classify(err) != final:
+		case zkerr.Classify(err) != zkerr.Final:
 			w.next <- step{err: err}
 		case i == named:
 			g.note(w, err)
@@ -370,7 +371,7 @@ func refusedOperation(responses []zk.MultiResponse, ops int) int {
 		if r.Error == nil {
 			continue
 		}
-		if code, _ := codeOf(r.Error); code == wire.RuntimeInconsistency { // not executed because of another one
+		if code, _ := zkerr.Code(r.Error); code == wire.RuntimeInconsistency { // not executed because of another one
 			return -1
 		}
 		return i
@@ -435,7 +436,7 @@ func (g *groupCommit) landed(f *flight) {
 // are then sent alone: in a batch, all other writes would have to be sent
 // twice.
 func (g *groupCommit) note(w *groupedWrite, err error) {
-	if !w.isCreate() || err != nil && classify(err) != final {
+	if !w.isCreate() || err != nil && zkerr.Classify(err) != zkerr.Final {
 		return
 	}
 	g.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 )
 
@@ -451,7 +452,7 @@ func (s *session) onHeartbeat(e event) {
 	i := slices.Index(s.heartbeats.underWay, e.beat)
 	switch {
 	case i < 0: // its connection has ended
-	case isAnswer(e.err):
+	case zkerr.IsAnswer(e.err):
 		e.beat.refused, e.beat.first = true, e.at // checkClock sends it again, or the second half of it
 	default: // after the end of the connection the next one is sent
 		s.heartbeats.underWay = slices.Delete(s.heartbeats.underWay, i, i+1)

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -226,11 +227,11 @@ func (h *hub) drop(w *watch) {
 // is true or it was not checked for half a session timeout.
 func (w scope) watch(ctx context.Context, kind watchKind, path string, recheck bool) (*watch, error) {
 	if err := ValidatePath(path); err != nil {
-		return nil, &opError{op: opNameWatch, path: path, err: err}
+		return nil, &zkerr.Op{Op: opNameWatch, Path: path, Err: err}
 	}
 	key := watchKey{kind, w.root.fix(path)}
 	if err := w.core.cfg.fits(textSize(key.path) + boolSize); err != nil {
-		return nil, &opError{op: opNameWatch, path: path, err: err}
+		return nil, &zkerr.Op{Op: opNameWatch, Path: path, Err: err}
 	}
 	var armed *watch
 	err := w.do(ctx, opNameWatch, path, repeatable, func(a *attempt) error {
@@ -257,7 +258,7 @@ func (w scope) watch(ctx context.Context, kind watchKind, path string, recheck b
 				return nil
 			}
 			armed.leave()
-			if isNew || again || ctx.Err() != nil || classify(err) != final {
+			if isNew || again || ctx.Err() != nil || zkerr.Classify(err) != zkerr.Final {
 				return err
 			}
 			again = true // the read that has failed may have begun before this call
@@ -352,7 +353,7 @@ func nodeIn(kind watchKind, body []byte) (n node, err error) {
 		n.found = true
 	}
 	if err != nil { // the link has seen to it that the body can be decoded
-		return node{}, fmt.Errorf("%w: %w: %w", zk.ErrConnectionClosed, errMalformed, err)
+		return node{}, fmt.Errorf("%w: %w: %w", zk.ErrConnectionClosed, zkerr.Malformed, err)
 	}
 	n.stat = (*zk.Stat)(&stat)
 	return n, nil

@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 )
@@ -70,7 +71,7 @@ func (w *watch) look(this, before *look) {
 		return n, err
 	}, nil)
 	switch {
-	case err != nil && classify(err) != final:
+	case err != nil && zkerr.Classify(err) != zkerr.Final:
 		this.err = err
 	case err != nil, w.misses(now):
 		s.hub.loseWatch(w)

@@ -7,12 +7,14 @@ import (
 	"slices"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 func (w scope) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error) {
 	full, err := w.fixOps(ops)
 	if err != nil {
-		return nil, &opError{op: opNameMulti, path: string(w.root) + "/", err: err}
+		return nil, &zkerr.Op{Op: opNameMulti, Path: string(w.root) + "/", Err: err}
 	}
 	w, claim, err := w.claim(ctx, opNameMulti, firstPath(ops), full...)
 	if err != nil {
@@ -44,7 +46,7 @@ func (w scope) multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 // nameOperation names in the error of a multi the operation that the ensemble
 // has refused. If it is not known, the error concerns all of them.
 func nameOperation(err error, ops []any, responses []zk.MultiResponse) error {
-	var e *opError
+	var e *zkerr.Op
 	if !errors.As(err, &e) {
 		return err
 	}
@@ -54,7 +56,7 @@ func nameOperation(err error, ops []any, responses []zk.MultiResponse) error {
 	} else if len(ops) > 1 {
 		path = fmt.Sprintf("%s and %d more", path, len(ops)-1)
 	}
-	return &opError{op: op, path: path, root: e.root, err: e.err, maybe: e.maybe}
+	return &zkerr.Op{Op: op, Path: path, Root: e.Root, Err: e.Err, Maybe: e.Maybe}
 }
 
 // unfixMade takes the prefix off the paths of znodes that were created.
@@ -72,22 +74,22 @@ func (p prefix) unfixMade(responses []zk.MultiResponse) {
 func wireMulti(conn *zk.Conn, ops []any) ([]zk.MultiResponse, error) {
 	responses, err := conn.Multi(ops...)
 	if (err == nil || len(responses) > 0) && len(responses) != len(ops) {
-		return nil, fmt.Errorf("%w: %w: %d results of %d", zk.ErrConnectionClosed, errMalformed, len(responses), len(ops))
+		return nil, fmt.Errorf("%w: %w: %d results of %d", zk.ErrConnectionClosed, zkerr.Malformed, len(responses), len(ops))
 	}
 	if err != nil && slices.ContainsFunc(responses, wasExecuted) {
-		return nil, fmt.Errorf("%w: %w: a multi that was refused has executed an operation", zk.ErrConnectionClosed, errMalformed)
+		return nil, fmt.Errorf("%w: %w: a multi that was refused has executed an operation", zk.ErrConnectionClosed, zkerr.Malformed)
 	}
 	for i := 0; err == nil && i < len(ops); i++ {
 		if create, ok := ops[i].(*zk.CreateRequest); ok {
 			err = checkMade(create.Path, responses[i].String, isSequential(create.Flags))
 		}
 	}
-	if errors.Is(err, errMalformed) {
+	if errors.Is(err, zkerr.Malformed) {
 		return nil, err
 	}
 	for i := range responses {
 		if r := &responses[i]; r.Error != nil {
-			r.Error = withMeaning(r.Error)
+			r.Error = zkerr.WithMeaning(r.Error)
 		}
 	}
 	return responses, err

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // This file executes a multi once. ZooKeeper cannot tell a client whether a
@@ -80,7 +82,7 @@ func (w scope) once(marker string) (*once, error) {
 		err = errors.New("it always exists")
 	}
 	if err != nil {
-		return nil, &opError{op: opNameMulti, path: marker, err: fmt.Errorf("marker: %w", err)}
+		return nil, &zkerr.Op{Op: opNameMulti, Path: marker, Err: fmt.Errorf("marker: %w", err)}
 	}
 	w.budget = w.core.cfg.retry() // for all of it
 	return &once{scope: w, path: marker, full: w.root.fix(marker)}, nil
@@ -95,7 +97,7 @@ func (o *once) send(ctx context.Context, note []byte, ops []any) (MultiOnceResul
 		err = errors.New("an operation names the marker")
 	}
 	if err != nil {
-		return MultiOnceResult{}, &opError{op: opNameMulti, path: o.path, err: err, maybe: o.open}
+		return MultiOnceResult{}, &zkerr.Op{Op: opNameMulti, Path: o.path, Err: err, Maybe: o.open}
 	}
 	_, claim, err := o.claim(ctx, opNameMulti, o.path, full...)
 	if err != nil {
@@ -141,10 +143,10 @@ func (o *once) try(ctx context.Context, claim *claim, note []byte, ops, full []a
 		o.root.unfixMade(result.Responses)
 		return result, nil
 	}
-	var e *opError
+	var e *zkerr.Op
 	if err = nameOperation(err, ops, responses); errors.As(err, &e) {
-		o.open = o.open || e.maybe
-		e.maybe = o.open
+		o.open = o.open || e.Maybe
+		e.Maybe = o.open
 	}
 	return MultiOnceResult{}, o.nameMissingRoot(ctx, err)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -26,7 +27,7 @@ func (s *Session) events(path string, on func(order uint64, what zk.EventType, p
 		err = live.follow(f)
 	}
 	if err != nil {
-		return nil, &opError{op: opNameWatch, path: path, err: withMeaning(err)}
+		return nil, &zkerr.Op{Op: opNameWatch, Path: path, Err: zkerr.WithMeaning(err)}
 	}
 	return live.leaver(f), nil
 }
@@ -61,7 +62,7 @@ func (s *Session) readAllAndWatch(ctx context.Context, root string, reads []Read
 	defer cancel()
 	b.ctx, b.session, b.on, b.watchUnder = during, live, live.usable(), s.root.fix(root)
 	fail := func(err error) ([]ReadResult, error) {
-		return nil, &opError{op: opNameReadAll, path: b.first(), err: withMeaning(err)}
+		return nil, &zkerr.Op{Op: opNameReadAll, Path: b.first(), Err: zkerr.WithMeaning(err)}
 	}
 	if err := live.Err(); err != nil {
 		return fail(err)
@@ -75,7 +76,7 @@ func (s *Session) readAllAndWatch(ctx context.Context, root string, reads []Read
 			break
 		}
 		pause := budget.NextBackOff()
-		if pause == backoff.Stop || live.hasEnded(b.on) || classify(b.err) == final {
+		if pause == backoff.Stop || live.hasEnded(b.on) || zkerr.Classify(b.err) == zkerr.Final {
 			return fail(b.err)
 		}
 		select {
@@ -114,7 +115,7 @@ func (s *session) askAndWatch(ctx context.Context, on *link, root string, op wir
 func (s *Session) setWatchesAgain(ctx context.Context, since int64, reads []Read) (zxid int64, order uint64, unset []Read, err error) {
 	live := s.session()
 	fail := func(path string, err error) (int64, uint64, []Read, error) {
-		return 0, 0, nil, &opError{op: opNameWatch, path: path, err: withMeaning(err)}
+		return 0, 0, nil, &zkerr.Op{Op: opNameWatch, Path: path, Err: zkerr.WithMeaning(err)}
 	}
 	keys := make([]watchKey, len(reads))
 	for i, r := range reads {
@@ -131,7 +132,7 @@ func (s *Session) setWatchesAgain(ctx context.Context, since int64, reads []Read
 		return fail("/", zk.ErrNoServer)
 	}
 	armed, left, err := live.setWatches(ctx, on, since, keys)
-	if err != nil && (ctx.Err() != nil || isDetached(err) || classify(err) != final) {
+	if err != nil && (ctx.Err() != nil || isDetached(err) || zkerr.Classify(err) != zkerr.Final) {
 		return fail("/", err)
 	}
 	for _, key := range left {

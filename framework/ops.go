@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
 )
 
@@ -62,7 +63,7 @@ func (w scope) fit(op, path string, flags int32, size int) (full string, err err
 		err = w.core.cfg.fits(textSize(full) + size)
 	}
 	if err != nil {
-		return "", &opError{op: op, path: path, err: err}
+		return "", &zkerr.Op{Op: op, Path: path, Err: err}
 	}
 	return full, nil
 }
@@ -124,7 +125,7 @@ func checkMade(asked, made string, sequential bool) error {
 	if ok {
 		return nil
 	}
-	return fmt.Errorf("%w: %w: path %q after a create of %q", zk.ErrConnectionClosed, errMalformed, made, asked)
+	return fmt.Errorf("%w: %w: path %q after a create of %q", zk.ErrConnectionClosed, zkerr.Malformed, made, asked)
 }
 
 func (w scope) delete(ctx context.Context, path string, version int32) error {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // What a create can have made, by what was asked for.
@@ -29,7 +31,7 @@ func TestCheckMade(t *testing.T) {
 		{zk.FlagPersistentSequentialWithTTL, "/a", false},
 	} {
 		err := checkMade("/a", tt.made, isSequential(tt.flags))
-		if (err == nil) != tt.ok || err != nil && (classify(err) != ambiguous || !errors.Is(err, errMalformed)) {
+		if (err == nil) != tt.ok || err != nil && (zkerr.Classify(err) != zkerr.Ambiguous || !errors.Is(err, zkerr.Malformed)) {
 			t.Errorf("flags %d, made %s: %v", tt.flags, tt.made, err)
 		}
 	}

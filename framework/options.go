@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/least"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
@@ -180,7 +181,7 @@ const (
 func (cfg *config) accepts(granted time.Duration) error {
 	requested := cfg.sessionTimeout.Truncate(time.Millisecond) // as it is sent
 	if granted < min(requested, shortestGranted) || granted > max(requested, longestGranted) {
-		return fmt.Errorf("%w: a session timeout of %v was granted, %v was requested", errMalformed, granted, cfg.sessionTimeout)
+		return fmt.Errorf("%w: a session timeout of %v was granted, %v was requested", zkerr.Malformed, granted, cfg.sessionTimeout)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // Creates of ephemeral znodes at fixed paths also share transactions, but not
@@ -59,7 +60,7 @@ func (c *plainCreate) tell(err error) {
 func (s *Session) createEphemeral(path string, data []byte, acl []zk.ACL) error {
 	live, w := s.session(), s.scope()
 	fail := func(err error, unsure bool) error {
-		return w.nameMissingRoot(context.Background(), &opError{op: opNameCreate, path: path, err: withMeaning(err), maybe: unsure})
+		return w.nameMissingRoot(context.Background(), &zkerr.Op{Op: opNameCreate, Path: path, Err: zkerr.WithMeaning(err), Maybe: unsure})
 	}
 	if err := ValidatePath(path); err != nil {
 		return fail(err, false)
@@ -87,11 +88,11 @@ func (s *Session) createEphemeral(path string, data []byte, acl []zk.ACL) error 
 		if err == nil {
 			return nil
 		}
-		what := classify(err)
-		if what == expired {
+		what := zkerr.Classify(err)
+		if what == zkerr.Expired {
 			live.onExpired(errExpired)
 		}
-		return fail(cmp.Or(live.Err(), err), what == ambiguous)
+		return fail(cmp.Or(live.Err(), err), what == zkerr.Ambiguous)
 	case <-live.over:
 		claim.settle(zk.ErrConnectionClosed)
 		return fail(live.Err(), true)
@@ -176,7 +177,7 @@ func (p *plainCreates) send(batch, rest []*plainCreate, refusals map[refusal]int
 			err = responses[named].Error
 		}
 	}
-	if err == nil || classify(err) != final {
+	if err == nil || zkerr.Classify(err) != zkerr.Final {
 		tell(err)
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/seam"
 )
 
@@ -23,12 +24,12 @@ func (forEngine) In(c *Client, s *Session) *Session { return &Session{live: s.li
 func (forEngine) Whole(s *Session) *Session { return &Session{live: s.live} }
 
 func (forEngine) Shown(c *Client, err error) error {
-	var e *opError
-	if !errors.As(err, &e) || e.root == c.root {
+	var e *zkerr.Op
+	if !errors.As(err, &e) || e.Root == string(c.root) {
 		return err
 	}
 	shown := *e
-	shown.path, shown.root = c.root.unfix(e.root.fix(e.path)), c.root
+	shown.Path, shown.Root = c.root.unfix(prefix(e.Root).fix(e.Path)), string(c.root)
 	return &shown
 }
 
@@ -152,7 +153,7 @@ func (forEngine) SetUnique(ctx context.Context, c *Client, path string, data []b
 func (forEngine) Budget(c *Client) backoff.BackOff { return c.core().cfg.retry() }
 
 func (forEngine) Unsure(op, path string, err error) error {
-	return &opError{op: op, path: path, err: err, maybe: true}
+	return &zkerr.Op{Op: op, Path: path, Err: err, Maybe: true}
 }
 
 func (forEngine) WantLeases(c *Client) bool { return c.core().observers.wantLeases() }

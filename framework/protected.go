@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -61,14 +62,14 @@ func (s *Session) createProtected(ctx context.Context, dir, name string, data []
 	w := s.scope()
 	unprotected := layout.Join(dir, name)
 	if err := ValidatePath(unprotected); err != nil {
-		return Created{}, made{}, &opError{op: opNameCreate, path: unprotected, err: err}
+		return Created{}, made{}, &zkerr.Op{Op: opNameCreate, Path: unprotected, Err: err}
 	}
 	if len(acl) == 0 {
 		acl = w.core.cfg.acl
 	}
 	size := textSize(w.root.fix(unprotected)) + layout.ProtectionSize + createSize(data, acl)
 	if err := w.core.cfg.fits(size); err != nil {
-		return Created{}, made{}, &opError{op: opNameCreate, path: unprotected, err: err}
+		return Created{}, made{}, &zkerr.Op{Op: opNameCreate, Path: unprotected, Err: err}
 	}
 	full := make([]Read, len(also))
 	for i, r := range also {
@@ -121,7 +122,7 @@ func (p *protectedCreate) create(ctx context.Context, a *attempt, op *zk.CreateR
 	if err == nil || isDetached(err) { // discardLate gets what is detached
 		return found, err
 	}
-	if classify(err) == ambiguous {
+	if zkerr.Classify(err) == zkerr.Ambiguous {
 		a.unsure = true // whatever the search for the znode finds
 		if found, err = p.findAgain(ctx, op.Flags, err, a.budget); err != nil {
 			return found, err // the claim stays unsure, also if the search has failed
@@ -136,7 +137,7 @@ func (p *protectedCreate) discardLate(late made, err error) {
 	switch {
 	case err == nil:
 		p.session.discard(late.path)
-	case classify(err) == ambiguous:
+	case zkerr.Classify(err) == zkerr.Ambiguous:
 		p.session.expectStrays(p.dir, p.id)
 	}
 }
@@ -180,7 +181,7 @@ func (p *protectedCreate) find(ctx context.Context, flags int32, budget backoff.
 		case !found:
 			return made{}, nil
 		case stat.EphemeralOwner != s.sessionID():
-			return made{}, fmt.Errorf("%w: the znode belongs to another session", ErrSessionLost)
+			return made{}, fmt.Errorf("%w: the znode belongs to another session", zkerr.SessionLost)
 		}
 	}
 	stat := *l.stat // others have the same list
@@ -231,11 +232,11 @@ func (s *session) deleteUntilGone(full string) bool {
 		if err == nil || errors.Is(err, zk.ErrNoNode) {
 			return true
 		}
-		if errors.Is(err, ErrClosed) || s.Err() != nil {
+		if errors.Is(err, zkerr.Closed) || s.Err() != nil {
 			return false
 		}
 		rest := time.Second // the budget of the policy is used up: begin another
-		if classify(errors.Unwrap(err)) == final {
+		if zkerr.Classify(errors.Unwrap(err)) == zkerr.Final {
 			// Most likely an ACL. It may be corrected, and then the znode must
 			// not stay for as long as this process lives.
 			if !logged {

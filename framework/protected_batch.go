@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 )
 
@@ -38,7 +39,7 @@ type ProtectedBatch struct {
 func (s *Session) CreateAllProtected(ctx context.Context, b ProtectedBatch) (paths []string, failed int, err error) {
 	w := s.scope()
 	if err := ValidatePath(layout.Join(b.Dir, b.Name)); err != nil {
-		return nil, -1, &opError{op: opNameMulti, path: layout.Join(b.Dir, b.Name), err: err}
+		return nil, -1, &zkerr.Op{Op: opNameMulti, Path: layout.Join(b.Dir, b.Name), Err: err}
 	}
 	failed = -1
 	err = w.do(ctx, opNameMulti, b.Dir, repeatable, func(a *attempt) error {
@@ -115,7 +116,7 @@ func (m *batchCreate) create(ctx context.Context, ops []any, before int, budget 
 			for _, path := range m.made(late, before) {
 				s.discard(path)
 			}
-		case classify(err) == ambiguous:
+		case zkerr.Classify(err) == zkerr.Ambiguous:
 			m.expectStrays()
 		}
 	})
@@ -124,7 +125,7 @@ func (m *batchCreate) create(ctx context.Context, ops []any, before int, budget 
 		return m.made(responses, before), -1, nil
 	case isDetached(err):
 		return nil, -1, err // the function above gets the answer
-	case classify(err) == ambiguous:
+	case zkerr.Classify(err) == zkerr.Ambiguous:
 		if paths, err = m.findAgain(ctx, err, budget); err == nil {
 			claim.settle(nil, paths...)
 		} // otherwise it stays unsure, also if the search has failed
@@ -190,7 +191,7 @@ func (m *batchCreate) find(ctx context.Context, budget backoff.BackOff) ([]strin
 	case !found:
 		return nil, nil
 	case stat.EphemeralOwner != 0 && stat.EphemeralOwner != s.sessionID():
-		return nil, fmt.Errorf("%w: the znodes belong to another session", ErrSessionLost)
+		return nil, fmt.Errorf("%w: the znodes belong to another session", zkerr.SessionLost)
 	}
 	return paths, nil
 }

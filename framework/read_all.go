@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -107,10 +108,10 @@ func (w scope) readBulk(ctx context.Context, b *bulk) ([]ReadResult, error) {
 			}
 			many := b.on != nil
 			b.run(many)
-			if many && b.err != nil && classify(b.err) == ambiguous {
+			if many && b.err != nil && zkerr.Classify(b.err) == zkerr.Ambiguous {
 				a.session.answerSizes.double() // an answer may have been too large
 			}
-			if !many || !isRefusal(b.err) {
+			if !many || !zkerr.IsRefusal(b.err) {
 				return b.err
 			}
 			w.core.refuse(wire.OpMultiRead, b.err)
@@ -137,12 +138,12 @@ func (w scope) complete(ctx context.Context, b *bulk) {
 			continue
 		}
 		name, _ := b.reads[i].op()
-		failed := &opError{op: name, path: b.reads[i].Path, root: w.root, err: withMeaning(r.Err)}
+		failed := &zkerr.Op{Op: name, Path: b.reads[i].Path, Root: string(w.root), Err: zkerr.WithMeaning(r.Err)}
 		if errors.Is(r.Err, zk.ErrNoNode) {
 			if why == nil {
 				why = errors.Unwrap(w.nameMissingRoot(ctx, failed))
 			}
-			failed.err = why
+			failed.Err = why
 		}
 		r.Err = failed
 	}
@@ -179,7 +180,7 @@ func (w scope) newBulk(reads []Read) (*bulk, error) {
 		}
 		if err != nil {
 			name, _ := r.op()
-			return nil, &opError{op: name, path: r.Path, err: err}
+			return nil, &zkerr.Op{Op: name, Path: r.Path, Err: err}
 		}
 	}
 	return b, nil
@@ -212,7 +213,7 @@ func (b *bulk) work(many bool) {
 		if err := b.ask(chunk, many); err != nil {
 			b.mu.Lock()
 			b.left = append(b.left, chunk...)
-			if b.err == nil || isRefusal(err) { // a server that refuses it hangs up on the others
+			if b.err == nil || zkerr.IsRefusal(err) { // a server that refuses it hangs up on the others
 				b.err = err
 			}
 			b.mu.Unlock()
@@ -293,7 +294,7 @@ func (b *bulk) ask(chunk []int, many bool) error {
 		var data wire.DataResponse
 		err = wire.Unmarshal(r.body, &data)
 		found = []wire.MultiResult{{Op: op, Data: data.Data, Stat: data.Stat}}
-	case !many && ctx.Err() == nil && !isDetached(err) && classify(err) == final:
+	case !many && ctx.Err() == nil && !isDetached(err) && zkerr.Classify(err) == zkerr.Final:
 		b.results[chunk[0]] = ReadResult{Err: err, zxid: r.zxid, order: r.order}
 		return nil
 	default:
@@ -303,7 +304,7 @@ func (b *bulk) ask(chunk []int, many bool) error {
 		err = b.fits(chunk, found)
 	}
 	if err != nil { // the link has seen to it that the body can be decoded
-		return fmt.Errorf("%w: %w: %w", zk.ErrConnectionClosed, errMalformed, err)
+		return fmt.Errorf("%w: %w: %w", zk.ErrConnectionClosed, zkerr.Malformed, err)
 	}
 	for i, at := range chunk {
 		b.results[at] = resultOf(&found[i], r)
@@ -341,7 +342,7 @@ func resultOf(found *wire.MultiResult, r reply) ReadResult {
 			result.Stat = &stat
 		}
 	default:
-		result.Err = errorOf(found.Err)
+		result.Err = zkerr.Of(found.Err)
 	}
 	return result
 }

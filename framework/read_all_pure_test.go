@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -176,14 +177,14 @@ func TestErrorsOfCodes(t *testing.T) {
 		wire.NoNode: zk.ErrNoNode, wire.NoAuth: zk.ErrNoAuth, wire.SessionExpired: zk.ErrSessionExpired, wire.SessionMoved: zk.ErrSessionMoved,
 		wire.AuthFailed: zk.ErrAuthFailed, wire.BadArguments: zk.ErrBadArguments, wire.APIError: zk.ErrAPIError,
 	} {
-		if err := errorOf(code); !errors.Is(err, want) {
+		if err := zkerr.Of(code); !errors.Is(err, want) {
 			t.Errorf("%v: %v, want %v", code, err, want)
 		}
 	}
-	if err := errorOf(wire.OK); err != nil {
+	if err := zkerr.Of(wire.OK); err != nil {
 		t.Errorf("OK: %v", err)
 	}
-	if err := errorOf(wire.Throttled); err == nil || err.Error() != fmt.Sprint("unknown error: ", int32(wire.Throttled)) {
+	if err := zkerr.Of(wire.Throttled); err == nil || err.Error() != fmt.Sprint("unknown error: ", int32(wire.Throttled)) {
 		t.Errorf("throttled: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
@@ -51,11 +52,11 @@ func (w scope) awaitConnected(ctx context.Context, budget backoff.BackOff) (*ses
 		c.mu.Unlock()
 		switch {
 		case c.isClosing():
-			return nil, ErrClosed
+			return nil, zkerr.Closed
 		case in != nil && in.Err() != nil:
 			return nil, in.Err()
 		case ctx.Err() != nil:
-			return nil, withLast(ctxerr.Of(ctx), c.fault())
+			return nil, zkerr.Because(ctxerr.Of(ctx), c.fault())
 		case state == Connected && (in == nil || in == s) && s.isReady():
 			return s, nil
 		case refused != nil && !w.patient:
@@ -64,7 +65,7 @@ func (w scope) awaitConnected(ctx context.Context, budget backoff.BackOff) (*ses
 		if pause == nil && budget != nil {
 			d := budget.NextBackOff()
 			if d == backoff.Stop {
-				return nil, withLast(zk.ErrNoServer, c.fault())
+				return nil, zkerr.Because(zk.ErrNoServer, c.fault())
 			}
 			pause = time.After(d)
 		}
@@ -77,14 +78,6 @@ func (w scope) awaitConnected(ctx context.Context, budget backoff.BackOff) (*ses
 		case <-c.closing:
 		}
 	}
-}
-
-// withLast adds to err why there is no connection.
-func withLast(err, last error) error {
-	if last == nil {
-		return err
-	}
-	return fmt.Errorf("%w (%w)", err, last)
 }
 
 // attempt is one try of an operation in a session. unsure is true when an
@@ -133,7 +126,7 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 	}
 	began := time.Now()
 	fail := func(err error) error {
-		return &opError{op: op, path: path, root: w.root, err: a.session.naming(withMeaning(err)), maybe: a.unsure}
+		return &zkerr.Op{Op: op, Path: path, Root: string(w.root), Err: a.session.naming(zkerr.WithMeaning(err)), Maybe: a.unsure}
 	}
 	for {
 		s, err := w.awaitConnected(ctx, patience)
@@ -144,26 +137,26 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 		if err = try(&a); err == nil {
 			return nil
 		}
-		what := classify(err)
+		what := zkerr.Classify(err)
 		if ended := s.Err(); (ended != nil || ctx.Err() != nil) && !errors.As(err, new(unsentError)) {
 			// The request was left to itself: its outcome is unknown.
-			what = ambiguous
-		} else if what == expired {
+			what = zkerr.Ambiguous
+		} else if what == zkerr.Expired {
 			s.onExpired(errExpired)
 		}
-		if what == ambiguous {
+		if what == zkerr.Ambiguous {
 			err = s.explain(err, began)
 			a.unsure = a.unsure || isWrite(op)
 		}
 		switch {
-		case what == final, a.unsure && again == onceOnly:
+		case what == zkerr.Final, a.unsure && again == onceOnly:
 			return fail(err)
 		case in != nil && in.Err() != nil:
 			return fail(in.Err())
 		case ctx.Err() != nil:
 			return fail(ctxerr.Of(ctx))
 		case c.isClosing():
-			return fail(ErrClosed)
+			return fail(zkerr.Closed)
 		}
 		pause := budget.NextBackOff()
 		if pause == backoff.Stop {
@@ -178,6 +171,15 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 		case <-c.closing:
 		}
 	}
+}
+
+// naming adds the server to an answer that says that it requires more of the
+// client: the others may not.
+func (s *session) naming(err error) error {
+	if !errors.Is(err, zkerr.AuthRequired) || s == nil || s.latest() == nil {
+		return err
+	}
+	return fmt.Errorf("%s: %w", s.latest().to, err)
 }
 
 // ended returns a channel that is closed when the session is over, nil if s is

@@ -17,6 +17,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -133,7 +134,7 @@ func TestAMechanismThatHasNoResponse(t *testing.T) {
 	} {
 		c := newCore(config{log: zap.NewNop()}, nil, "")
 		err := c.authenticateSASL(tt.x, nil, server{name: "a", address: "a"}, tt.conn, bytes.NewReader(nil), time.Minute)
-		if (err == nil) != (tt.text == "") || err != nil && !strings.Contains(err.Error(), tt.text) || errors.Is(err, ErrAuthFailed) != tt.refused || err != nil && !errors.Is(err, errSASL) {
+		if (err == nil) != (tt.text == "") || err != nil && !strings.Contains(err.Error(), tt.text) || errors.Is(err, ErrAuthFailed) != tt.refused || err != nil && !errors.Is(err, zkerr.SASL) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -144,7 +145,7 @@ func TestAMechanismThatHasNoResponse(t *testing.T) {
 		err error
 	}{{nil, nil}, {nil, io.ErrNoProgress}, {exchange(token), io.ErrNoProgress}} {
 		m.x, m.err = tt.x, tt.err
-		if x, err := c.beginSASL(t.Context(), nil, server{name: "a", address: "b"}, time.Minute); x != nil || !errors.Is(err, errSASL) || errors.Is(err, io.ErrNoProgress) != (tt.err != nil) {
+		if x, err := c.beginSASL(t.Context(), nil, server{name: "a", address: "b"}, time.Minute); x != nil || !errors.Is(err, zkerr.SASL) || errors.Is(err, io.ErrNoProgress) != (tt.err != nil) {
 			t.Errorf("begun with %v, %v: %v", tt.x, tt.err, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -41,7 +42,7 @@ func (w scope) atVersion(version int32) idempotence {
 // isLost reports whether err is of a request that was perhaps sent, and has no
 // answer.
 func isLost(err error) bool {
-	return err != nil && (isDetached(err) || classify(err) == ambiguous)
+	return err != nil && (isDetached(err) || zkerr.Classify(err) == zkerr.Ambiguous)
 }
 
 // lookFor looks for a write that was sent once, and whose answer was lost. It
@@ -68,7 +69,7 @@ func (w scope) lookFor(ctx context.Context, a *attempt, path string, lost error,
 		}
 		return err
 	})
-	lost = withMeaning(lost)
+	lost = zkerr.WithMeaning(lost)
 	if err != nil {
 		return nil, fmt.Errorf("%w; the look for its result has failed: %w", lost, errors.Unwrap(err))
 	}

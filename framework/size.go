@@ -1,18 +1,12 @@
 package framework
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/go-zookeeper/zk"
-)
 
-// ErrTooLarge is returned for a request that is larger than the ensemble
-// accepts, and for the create of an ephemeral znode with which the session
-// would be larger than the ensemble can end. It was not sent: a server would
-// close the connection, or all of them would stop. The error names both sizes.
-// See WithMaxRequest and WithMaxEphemerals.
-var ErrTooLarge = errors.New("request too large")
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
+)
 
 const (
 	// defaultMaxRequest is the servers' default jute.maxbuffer: 1 MiB less a
@@ -67,7 +61,7 @@ func operationSize(op any) int {
 func (cfg *config) fits(size int) error {
 	if size += requestHead; size > cfg.maxRequest {
 		return fmt.Errorf("%w: %d bytes, and the ensemble accepts %d (its jute.maxbuffer; see WithMaxRequest)",
-			ErrTooLarge, size, cfg.maxRequest)
+			zkerr.TooLarge, size, cfg.maxRequest)
 	}
 	return nil
 }

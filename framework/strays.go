@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // straySearch looks for strays in one directory: znodes of protected creates
@@ -122,7 +123,7 @@ func (h *straySearch) search(now time.Time) {
 	}
 	s.mu.Unlock()
 	_, err := scope{core: s.core, in: s, patient: true}.search(context.Background(), h.dir)
-	answered := err == nil || classify(errors.Unwrap(err)) == final // what is refused is not asked for without end
+	answered := err == nil || zkerr.Classify(errors.Unwrap(err)) == zkerr.Final // what is refused is not asked for without end
 
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -57,7 +58,7 @@ func (s *session) shutDown() error {
 		return nil
 	}
 	return fmt.Errorf("framework: close: no server has closed session %s: its ephemeral znodes stay until it expires (%w)",
-		wire.SessionText(id), explanation{err})
+		wire.SessionText(id), zkerr.Explanation(err))
 }
 
 // tearDown frees what is left of a session that was lost, and closes it at the
@@ -186,7 +187,7 @@ func (c *core) closeAt(ctx context.Context, o orphan, to server) error {
 	}
 	authenticated := !c.pace.isRefused() // otherwise it would be one more attempt, and without a pause
 	err := try(authenticated)
-	if authenticated && (errors.Is(err, zk.ErrAuthFailed) || errors.Is(err, errSASL)) { // most servers close a session without credentials as well
+	if authenticated && (errors.Is(err, zk.ErrAuthFailed) || errors.Is(err, zkerr.SASL)) { // most servers close a session without credentials as well
 		err = try(false)
 	}
 	if err != nil {
@@ -222,7 +223,7 @@ func (c *core) closeRemotely(ctx context.Context, to server, id int64, password 
 		c.resumesNone.Store(isAnother)
 	}
 	if isAnother {
-		return errAnotherSession // which was closed in its stead, answered or not
+		return zkerr.AnotherSession // which was closed in its stead, answered or not
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -32,8 +33,8 @@ func TestCloseRemotely(t *testing.T) {
 	}{
 		"closed":          {nil, []wire.Message{connectedAs(7), &wire.ReplyHeader{Xid: 1}}, nil},
 		"gone already":    {nil, []wire.Message{connectedAs(0)}, nil},
-		"another session": {nil, []wire.Message{connectedAs(8), &wire.ReplyHeader{Xid: 1}}, errAnotherSession},
-		"another session, whose close is not answered": {nil, []wire.Message{connectedAs(8)}, errAnotherSession},
+		"another session": {nil, []wire.Message{connectedAs(8), &wire.ReplyHeader{Xid: 1}}, zkerr.AnotherSession},
+		"another session, whose close is not answered": {nil, []wire.Message{connectedAs(8)}, zkerr.AnotherSession},
 		"refused":           {nil, []wire.Message{connectedAs(7), &wire.ReplyHeader{Xid: 1, Err: wire.NoAuth}}, wire.NoAuth},
 		"with credentials":  {[]auth{{"digest", nil}}, []wire.Message{connectedAs(7), &wire.ReplyHeader{Xid: wire.XidAuth}, &wire.ReplyHeader{Xid: 1}}, nil},
 		"silence":           {nil, []wire.Message{}, os.ErrDeadlineExceeded},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -122,7 +123,7 @@ func (s *Session) watchTree(ctx context.Context, path string, on func(order uint
 	if err != nil {
 		live.leaveTree(f)
 		f.silence()
-		return 0, nil, &opError{op: opNameWatch, path: path, err: withMeaning(err)}
+		return 0, nil, &zkerr.Op{Op: opNameWatch, Path: path, Err: zkerr.WithMeaning(err)}
 	}
 	return armed, live.leaver(f), nil
 }
@@ -286,7 +287,7 @@ func (s *session) armTree(t *tree) {
 	switch {
 	case err == nil:
 		s.hub.release(t.path)
-	case isRefusal(err):
+	case zkerr.IsRefusal(err):
 		s.core.refuse(wire.OpAddWatch, err)
 		err = errNoTrees
 	}

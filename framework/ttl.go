@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -26,7 +27,7 @@ func (c *Client) CreateTTL(ctx context.Context, path string, data []byte, flags 
 
 func (w scope) createTTL(ctx context.Context, path string, data []byte, flags int32, ttl time.Duration, acl []zk.ACL) (string, error) {
 	if ttl < time.Millisecond || ttl > longestTTL {
-		return "", &opError{op: opNameCreate, path: path, err: fmt.Errorf("time to live %v: must be from 1ms to %v", ttl, longestTTL)}
+		return "", &zkerr.Op{Op: opNameCreate, Path: path, Err: fmt.Errorf("time to live %v: must be from 1ms to %v", ttl, longestTTL)}
 	}
 	if len(acl) == 0 {
 		acl = w.core.cfg.acl

@@ -10,6 +10,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // The servers delete a container that has become empty, but not one that never
@@ -43,7 +45,7 @@ func (c *core) createDirectory(conn *zk.Conn, full string, data []byte, acl []zk
 	after := c.latestSeen(conn)
 	c.noteUnused(full, after)
 	path, err := c.createContainer(conn, full, data, acl)
-	if err != nil && (after == 0 || classify(err) != ambiguous) {
+	if err != nil && (after == 0 || zkerr.Classify(err) != zkerr.Ambiguous) {
 		c.unused.noteFailed(full)
 	}
 	return path, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -193,7 +194,7 @@ func (s *session) removeUnwanted(on *link, path string) {
 	if err == nil || isNoWatcher(err) || s.hasEnded(on) {
 		return
 	}
-	if isRefusal(err) {
+	if zkerr.IsRefusal(err) {
 		s.core.refuse(wire.OpRemoveWatches, err)
 	}
 	h.mu.Lock()
@@ -209,7 +210,7 @@ func (s *session) removeUnwanted(on *link, path string) {
 // isNoWatcher reports whether err is the answer to a removal that the server
 // has no such watch.
 func isNoWatcher(err error) bool {
-	code, _ := codeOf(err)
+	code, _ := zkerr.Code(err)
 	return code == wire.NoWatcher
 }
 
