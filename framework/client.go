@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -20,7 +21,7 @@ import (
 // zero Client behaves as a closed one.
 type Client struct {
 	shared *core // nil in a zero Client: see core
-	root   prefix
+	root   request.Prefix
 }
 
 // core returns what c shares with all namespaces of the same client.
@@ -35,7 +36,7 @@ func (c *Client) core() *core {
 // sessions: it opens one after the other, and makes every state transition.
 type core struct {
 	cfg       config
-	chroot    prefix
+	chroot    request.Prefix
 	servers   serverList
 	ensemble  ensemble
 	pace      dialPace
@@ -65,10 +66,10 @@ type core struct {
 	refusals  refusals      // of these attempts
 	listeners map[*supplied.Listener[StateChange]]struct{}
 	attached  map[any]any
-	refused   map[wire.Op]disuse  // operations that are not used for a while: a server has refused them on a session's connection, or does them wrong
-	roots     map[prefix]struct{} // chroots and namespaces that were found to exist since the latest connect
-	closeErr  error               // of Close
-	earlier   []*earlierSession   // the oldest first
+	refused   map[wire.Op]disuse          // operations that are not used for a while: a server has refused them on a session's connection, or does them wrong
+	roots     map[request.Prefix]struct{} // chroots and namespaces that were found to exist since the latest connect
+	closeErr  error                       // of Close
+	earlier   []*earlierSession           // the oldest first
 }
 
 // New returns a client of the ensemble at servers, "h1:2181,h2:2181/chroot". It
@@ -114,10 +115,10 @@ func idleCore(servers string, opts []Option) (*core, error) {
 			cfg.resolver = net.DefaultResolver
 		}
 	}
-	return newCore(cfg, addrs, prefix(chroot)), nil
+	return newCore(cfg, addrs, request.Prefix(chroot)), nil
 }
 
-func newCore(cfg config, addrs []string, chroot prefix) *core {
+func newCore(cfg config, addrs []string, chroot request.Prefix) *core {
 	logger, lines := queuedLogger(cfg.log)
 	cfg.log, cfg.retry = logger, guarded(cfg.retry, logger)
 	c := &core{
@@ -340,15 +341,15 @@ func (c *Client) AwaitSession(ctx context.Context) (*Session, error) {
 // of the namespace are not created by this call. Recipes create them on demand,
 // as containers, and so do MakeContainerPath and MakePersistentPath.
 func (c *Client) Namespace(name string) (*Client, error) {
-	if err := ValidatePath("/" + name); err != nil || name == "" {
+	if err := request.ValidatePath("/" + name); err != nil || name == "" {
 		return nil, fmt.Errorf("framework: namespace %q: must be a relative path without a slash at either end", name)
 	}
-	return &Client{shared: c.shared, root: c.root + prefix("/"+name)}, nil
+	return &Client{shared: c.shared, root: c.root + request.Prefix("/"+name)}, nil
 }
 
 // Resolve returns the absolute path at the ensemble of a path in this
 // namespace.
-func (c *Client) Resolve(path string) string { return c.root.fix(path) }
+func (c *Client) Resolve(path string) string { return c.root.Fix(path) }
 
 // Logger returns the client's logger, for what a recipe has to say. It never
 // blocks: another goroutine writes the lines, in order, to the logger that

@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -181,7 +182,7 @@ func (c *core) createContainerIfAny(conn *zk.Conn, full string, data []byte, acl
 		c.containers.onAnswer(err == nil)
 	}
 	if err == nil {
-		return path, checkMade(full, path, false)
+		return path, request.CheckMade(full, path, zk.FlagContainer)
 	}
 	switch code, _ := zkerr.Code(err); {
 	case code == wire.Unimplemented:

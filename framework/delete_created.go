@@ -8,6 +8,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/internal/version"
@@ -18,7 +19,7 @@ import (
 // again.
 func (w scope) deleteCreated(ctx context.Context, path string, created *zk.Stat) error {
 	if created == nil {
-		return &zkerr.Op{Op: opNameDelete, Path: path, Err: errors.New("the stat of the znode is nil")}
+		return &zkerr.Op{Op: request.NameDelete, Path: path, Err: errors.New("the stat of the znode is nil")}
 	}
 	if w.budget == nil {
 		w.budget = w.core.cfg.retry()
@@ -28,7 +29,7 @@ func (w scope) deleteCreated(ctx context.Context, path string, created *zk.Stat)
 		if errors.As(err, &e) {
 			err = e.Err
 		}
-		return &zkerr.Op{Op: opNameDelete, Path: path, Err: err, Maybe: unsure}
+		return &zkerr.Op{Op: request.NameDelete, Path: path, Err: err, Maybe: unsure}
 	}
 	var again turns.Turns
 	for unsure := false; ; {
@@ -68,7 +69,7 @@ func (w scope) deleteCreated(ctx context.Context, path string, created *zk.Stat)
 // was read before the next one may not be true any more.
 func (w scope) deleteOnce(ctx context.Context, path string, version int32) error {
 	w.budget = &backoff.StopBackOff{}
-	_, err := request(ctx, w, opNameDelete, path, int32Size, onceOnly, func(conn *zk.Conn, full string) (struct{}, error) {
+	_, err := requestAt(ctx, w, request.NameDelete, path, request.Int32Size, onceOnly, func(conn *zk.Conn, full string) (struct{}, error) {
 		return struct{}{}, conn.Delete(full, version)
 	}, nil)
 	return err

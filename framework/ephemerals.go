@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
@@ -83,7 +84,7 @@ const longestSuffix = len("-2147483648")
 func ephemeralSize(ops ...any) (size int) {
 	for _, op := range ops {
 		if create, ok := op.(*zk.CreateRequest); ok && isEphemeral(create.Flags) {
-			if size += textSize(create.Path); isSequential(create.Flags) {
+			if size += request.TextSize(create.Path); request.IsSequential(create.Flags) {
 				size += longestSuffix
 			}
 		}
@@ -230,7 +231,7 @@ func (e *ephemerals) releaseLocked(c *claim) (returned int) {
 func (e *ephemerals) addMadeLocked(path string, in *room) {
 	e.removeLocked(path)
 	e.noteLocked(path)
-	m := ephemeral{size: textSize(path)}
+	m := ephemeral{size: request.TextSize(path)}
 	if in == nil {
 		in = e.kept[path] // the answer to its create was lost
 	}
@@ -245,14 +246,14 @@ func (e *ephemerals) addMadeLocked(path string, in *room) {
 
 // settleMulti ends the claim of a multi, and notes what the multi has deleted.
 // The paths in responses are below root.
-func (e *ephemerals) settleMulti(c *claim, root prefix, ops []any, responses []zk.MultiResponse, err error) {
+func (e *ephemerals) settleMulti(c *claim, root request.Prefix, ops []any, responses []zk.MultiResponse, err error) {
 	var made []string
 	for i, op := range ops {
 		if deleted, ok := op.(*zk.DeleteRequest); ok && err == nil {
 			e.remove(deleted.Path)
 			made = slices.DeleteFunc(made, func(path string) bool { return path == deleted.Path })
 		} else if c != nil && err == nil && ephemeralSize(op) > 0 {
-			made = append(made, root.fix(responses[i].String))
+			made = append(made, root.Fix(responses[i].String))
 		}
 	}
 	c.settle(err, made...)

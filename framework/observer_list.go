@@ -8,6 +8,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 )
 
 // observerList is the observers of a client. A method passes one event to all
@@ -285,7 +287,7 @@ func observed[T any](ctx context.Context, s *session, ask Request, call func(*zk
 	end := s.startObserved(ctx, ask)
 	value, err := call(s.conn)
 	end(err)
-	if ask.Op == opNameDelete {
+	if ask.Op == request.NameDelete {
 		s.core.ephemerals.onDelete(ask.Path, err)
 	}
 	return value, err

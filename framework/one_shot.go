@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -22,12 +23,12 @@ import (
 // events is the Events of package privileged.
 func (s *Session) events(path string, on func(order uint64, what zk.EventType, path string), relies func(path string) bool) (stop func(), err error) {
 	live := s.session()
-	f := &follower{root: s.root, path: s.root.fix(path), on: on, relies: relies}
-	if err = ValidatePath(path); err == nil {
+	f := &follower{root: s.root, path: s.root.Fix(path), on: on, relies: relies}
+	if err = request.ValidatePath(path); err == nil {
 		err = live.follow(f)
 	}
 	if err != nil {
-		return nil, &zkerr.Op{Op: opNameWatch, Path: path, Err: zkerr.WithMeaning(err)}
+		return nil, &zkerr.Op{Op: request.NameWatch, Path: path, Err: zkerr.WithMeaning(err)}
 	}
 	return live.leaver(f), nil
 }
@@ -60,9 +61,9 @@ func (s *Session) readAllAndWatch(ctx context.Context, root string, reads []Read
 	}
 	during, cancel := context.WithCancel(ctx)
 	defer cancel()
-	b.ctx, b.session, b.on, b.watchUnder = during, live, live.usable(), s.root.fix(root)
+	b.ctx, b.session, b.on, b.watchUnder = during, live, live.usable(), s.root.Fix(root)
 	fail := func(err error) ([]ReadResult, error) {
-		return nil, &zkerr.Op{Op: opNameReadAll, Path: b.first(), Err: zkerr.WithMeaning(err)}
+		return nil, &zkerr.Op{Op: request.NameReadAll, Path: b.first(), Err: zkerr.WithMeaning(err)}
 	}
 	if err := live.Err(); err != nil {
 		return fail(err)
@@ -115,11 +116,11 @@ func (s *session) askAndWatch(ctx context.Context, on *link, root string, op wir
 func (s *Session) setWatchesAgain(ctx context.Context, since int64, reads []Read) (zxid int64, order uint64, unset []Read, err error) {
 	live := s.session()
 	fail := func(path string, err error) (int64, uint64, []Read, error) {
-		return 0, 0, nil, &zkerr.Op{Op: opNameWatch, Path: path, Err: zkerr.WithMeaning(err)}
+		return 0, 0, nil, &zkerr.Op{Op: request.NameWatch, Path: path, Err: zkerr.WithMeaning(err)}
 	}
 	keys := make([]watchKey, len(reads))
 	for i, r := range reads {
-		if err := ValidatePath(r.Path); err != nil {
+		if err := request.ValidatePath(r.Path); err != nil {
 			return fail(r.Path, err)
 		}
 		keys[i] = s.keyOf(r)
@@ -136,7 +137,7 @@ func (s *Session) setWatchesAgain(ctx context.Context, since int64, reads []Read
 		return fail("/", err)
 	}
 	for _, key := range left {
-		unset = append(unset, Read{Path: s.root.unfix(key.path), Children: key.kind == watchChildren})
+		unset = append(unset, Read{Path: s.root.Unfix(key.path), Children: key.kind == watchChildren})
 	}
 	return armed.zxid, max(armed.order, 1), unset, nil
 }
@@ -144,7 +145,7 @@ func (s *Session) setWatchesAgain(ctx context.Context, since int64, reads []Read
 // keyOf returns the watch that a read arms.
 func (s *Session) keyOf(r Read) watchKey {
 	if r.Children {
-		return watchKey{watchChildren, s.root.fix(r.Path)}
+		return watchKey{watchChildren, s.root.Fix(r.Path)}
 	}
-	return watchKey{watchData, s.root.fix(r.Path)}
+	return watchKey{watchData, s.root.Fix(r.Path)}
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/least"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/retry"
@@ -159,11 +160,11 @@ func (cfg *config) validate() error {
 		if a.scheme == "" {
 			bad("auth: no scheme")
 		}
-		if err := cfg.fits(int32Size + textSize(a.scheme) + blobSize(a.data)); err != nil {
+		if err := cfg.fits(request.Int32Size + request.TextSize(a.scheme) + request.BlobSize(a.data)); err != nil {
 			bad("auth %s: %w", a.scheme, err)
 		}
 	}
-	if err := cfg.fits(aclSize(cfg.acl)); err != nil {
+	if err := cfg.fits(request.ACLSize(cfg.acl)); err != nil {
 		bad("ACL: %w", err)
 	}
 	return oneline.Join(errs...)

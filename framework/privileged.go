@@ -7,6 +7,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/seam"
 )
@@ -29,7 +30,7 @@ func (forEngine) Shown(c *Client, err error) error {
 		return err
 	}
 	shown := *e
-	shown.Path, shown.Root = c.root.unfix(prefix(e.Root).fix(e.Path)), string(c.root)
+	shown.Path, shown.Root = c.root.Unfix(request.Prefix(e.Root).Fix(e.Path)), string(c.root)
 	return &shown
 }
 
@@ -41,10 +42,10 @@ func (forEngine) MakeDirectoryIn(ctx context.Context, s *Session, dir string) er
 	return s.scope().makeDirectory(ctx, dir)
 }
 
-func (forEngine) Filled(c *Client, dir string) { c.core().unused.used(c.root.fix(dir)) }
+func (forEngine) Filled(c *Client, dir string) { c.core().unused.used(c.root.Fix(dir)) }
 
 func (forEngine) Used(c *Client, dir string) {
-	k, full := c.core(), c.root.fix(dir)
+	k, full := c.core(), c.root.Fix(dir)
 	k.unused.used(full)
 	k.noteUsed(full, false)
 }

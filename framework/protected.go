@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -61,26 +62,26 @@ func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []
 func (s *Session) createProtected(ctx context.Context, dir, name string, data []byte, flags int32, acl []zk.ACL, also []Read, instead string) (Created, made, error) {
 	w := s.scope()
 	unprotected := layout.Join(dir, name)
-	if err := ValidatePath(unprotected); err != nil {
-		return Created{}, made{}, &zkerr.Op{Op: opNameCreate, Path: unprotected, Err: err}
+	if err := request.ValidatePath(unprotected); err != nil {
+		return Created{}, made{}, &zkerr.Op{Op: request.NameCreate, Path: unprotected, Err: err}
 	}
 	if len(acl) == 0 {
 		acl = w.core.cfg.acl
 	}
-	size := textSize(w.root.fix(unprotected)) + layout.ProtectionSize + createSize(data, acl)
+	size := request.TextSize(w.root.Fix(unprotected)) + layout.ProtectionSize + request.CreateSize(data, acl)
 	if err := w.core.cfg.fits(size); err != nil {
-		return Created{}, made{}, &zkerr.Op{Op: opNameCreate, Path: unprotected, Err: err}
+		return Created{}, made{}, &zkerr.Op{Op: request.NameCreate, Path: unprotected, Err: err}
 	}
 	full := make([]Read, len(also))
 	for i, r := range also {
-		full[i] = Read{Path: w.root.fix(r.Path), Children: r.Children}
+		full[i] = Read{Path: w.root.Fix(r.Path), Children: r.Children}
 	}
 	if instead != "" {
-		instead = w.root.fix(instead)
+		instead = w.root.Fix(instead)
 	}
 	var found made
-	err := w.do(ctx, opNameCreate, dir, repeatable, func(a *attempt) (err error) {
-		p := protectedCreate{session: s.session(), dir: w.root.fix(dir), id: random.ID(), also: full, instead: instead, unhurried: s.unhurried, allowance: s.allowance}
+	err := w.do(ctx, request.NameCreate, dir, repeatable, func(a *attempt) (err error) {
+		p := protectedCreate{session: s.session(), dir: w.root.Fix(dir), id: random.ID(), also: full, instead: instead, unhurried: s.unhurried, allowance: s.allowance}
 		path := layout.Join(p.dir, layout.Protect(p.id, name))
 		found, err = p.create(ctx, a, &zk.CreateRequest{Path: path, Data: data, Flags: flags, Acl: acl})
 		return err
@@ -88,7 +89,7 @@ func (s *Session) createProtected(ctx context.Context, dir, name string, data []
 	if err != nil {
 		return Created{}, made{}, err
 	}
-	return Created{Path: w.root.unfix(found.path), Children: found.names, Stat: found.stat}, found, nil
+	return Created{Path: w.root.Unfix(found.path), Children: found.names, Stat: found.stat}, found, nil
 }
 
 // protectedCreate is one try of a protected create.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -74,9 +75,9 @@ const (
 
 func (r Read) op() (name string, op wire.Op) {
 	if r.Children {
-		return opNameList, wire.OpGetChildren
+		return request.NameList, wire.OpGetChildren
 	}
-	return opNameGet, wire.OpGetData
+	return request.NameGet, wire.OpGetData
 }
 
 func (w scope) readAll(ctx context.Context, reads []Read) ([]ReadResult, error) {
@@ -98,7 +99,7 @@ func (w scope) statAll(ctx context.Context, reads []Read) ([]ReadResult, error) 
 }
 
 func (w scope) readBulk(ctx context.Context, b *bulk) ([]ReadResult, error) {
-	err := w.do(ctx, opNameReadAll, b.first(), repeatable, func(a *attempt) error {
+	err := w.do(ctx, request.NameReadAll, b.first(), repeatable, func(a *attempt) error {
 		during, cancel := context.WithCancel(ctx) // ctx may be user code, and workers have goroutines of their own
 		defer cancel()
 		b.ctx, b.session, b.err = during, a.session, nil
@@ -150,7 +151,9 @@ func (w scope) complete(ctx context.Context, b *bulk) {
 }
 
 // readSize is the size of a read in a request.
-func readSize(path string) int { return operationHead + textSize(path) + boolSize }
+func readSize(path string) int {
+	return request.OperationHeadSize + request.TextSize(path) + request.BoolSize
+}
 
 // bulk is a call of ReadAll. Several goroutines work on it.
 type bulk struct {
@@ -173,10 +176,10 @@ type bulk struct {
 func (w scope) newBulk(reads []Read) (*bulk, error) {
 	b := &bulk{reads: reads, paths: make([]string, len(reads)), results: make([]ReadResult, len(reads)), left: make([]int, len(reads))}
 	for i, r := range reads {
-		err := ValidatePath(r.Path)
+		err := request.ValidatePath(r.Path)
 		if err == nil {
-			b.paths[i], b.left[i] = w.root.fix(r.Path), i
-			err = w.core.cfg.fits(readSize(b.paths[i]) + operationHead)
+			b.paths[i], b.left[i] = w.root.Fix(r.Path), i
+			err = w.core.cfg.fits(readSize(b.paths[i]) + request.OperationHeadSize)
 		}
 		if err != nil {
 			name, _ := r.op()
@@ -231,7 +234,7 @@ func (b *bulk) take(many bool) []int {
 	n := 1
 	if many {
 		n = b.session.answerSizes.fit(b.left, b.reads)
-		size := operationHead
+		size := request.OperationHeadSize
 		for i, at := range b.left[:n] {
 			if size += readSize(b.paths[at]); b.session.core.cfg.fits(size) != nil { // not at the first: see newBulk
 				n = i
@@ -256,7 +259,7 @@ func (b *bulk) ask(chunk []int, many bool) error {
 			requests[i].Path = b.paths[at]
 			multi.Ops[i] = wire.MultiOp{Op: op, Request: &requests[i]}
 		}
-		name, op, body = opNameReadAll, wire.OpMultiRead, multi
+		name, op, body = request.NameReadAll, wire.OpMultiRead, multi
 	}
 	// What the request needs is taken before: it may go on when the call is over.
 	ctx, s, on, root, path, sizes := b.ctx, b.session, b.on, b.watchUnder, b.paths[chunk[0]], &b.session.answerSizes
@@ -266,7 +269,7 @@ func (b *bulk) ask(chunk []int, many bool) error {
 	}
 	switch {
 	case b.stats:
-		name, op, size = opNameExists, wire.OpExists, statSize
+		name, op, size = request.NameExists, wire.OpExists, statSize
 	case root != "" && first.Children:
 		op = wire.OpGetChildren2 // with a stat
 	}
@@ -410,9 +413,9 @@ func (s *answerSizes) learn(chunk []int, reads []Read, results []ReadResult) {
 	var sums, counts [2]int
 	for _, at := range chunk {
 		r := &results[at]
-		size := operationHead + statSize + blobSize(r.Data)
+		size := request.OperationHeadSize + statSize + request.BlobSize(r.Data)
 		for _, name := range r.Children {
-			size += textSize(name)
+			size += request.TextSize(name)
 		}
 		kind := kindOf(reads[at])
 		sums[kind] += size

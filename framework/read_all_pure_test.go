@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -18,7 +19,7 @@ import (
 // How many reads a request has, by what was learned of the sizes of answers.
 func TestSizesOfAnswers(t *testing.T) {
 	get, list := Read{Path: "/a"}, Read{Path: "/a", Children: true}
-	head := operationHead + statSize + blobSize(nil)
+	head := request.OperationHeadSize + statSize + request.BlobSize(nil)
 	type answer struct {
 		reads []Read
 		sizes []int // of the data, or of the only name
@@ -39,7 +40,7 @@ func TestSizesOfAnswers(t *testing.T) {
 		"large data, believed at once":   {[]answer{{[]Read{get}, []int{9000}}}, 0, get, 9000 + head},
 		"large and small, their average": {[]answer{{[]Read{get, get}, []int{9000, 3000}}}, 0, get, 6000 + head},
 		"data say nothing of lists":      {[]answer{{[]Read{get}, []int{9000}}}, 0, list, 2048},
-		"a list":                         {[]answer{{[]Read{get, list}, []int{0, 9000}}}, 0, list, 9000 + head + textSize("")},
+		"a list":                         {[]answer{{[]Read{get, list}, []int{0, 9000}}}, 0, list, 9000 + head + request.TextSize("")},
 		"doubled":                        {nil, 1, get, 4096},
 		"doubled twice":                  {nil, 2, list, 8192},
 		"doubled after large data":       {[]answer{{[]Read{get}, []int{9000}}}, 1, get, 2 * (9000 + head)},

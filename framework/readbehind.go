@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -110,7 +111,7 @@ func (b *readBehind) sent() {
 // sharesReads reports whether the reads behind writes may be one request, as
 // far as is known. It asks the server where that pays.
 func (g *groupCommit) sharesReads(writes []*groupedWrite, on *link) bool {
-	reads, size := 0, operationHead
+	reads, size := 0, request.OperationHeadSize
 	for _, w := range writes {
 		if w.wantsList() {
 			reads += 1 + len(w.also)
@@ -156,9 +157,9 @@ func (b *readBehind) operations() (n int) {
 // read waits for the answer to b, whose creates have succeeded, and passes it
 // on to the callers of all of them.
 func (g *groupCommit) read(b *readBehind) {
-	ask := Request{Op: opNameList, Path: b.writes[0].dir, Operations: b.operations(), Began: b.began}
+	ask := Request{Op: request.NameList, Path: b.writes[0].dir, Operations: b.operations(), Began: b.began}
 	if b.shared {
-		ask.Op = opNameReadAll
+		ask.Op = request.NameReadAll
 	}
 	r, err := observed(b.writes[0].ctx, g.session, ask, func(*zk.Conn) (reply, error) { return b.on.await(b.answer) })
 	var found []found
@@ -215,11 +216,11 @@ func (b *readBehind) decode(r reply) []found {
 		dir, ok := take(Read{Path: w.dir})
 		list, isList := take(Read{Path: w.dir, Children: true})
 		ok = ok && isList
-		size := blobSize(dir.Data) + namesSize(list.Children)
+		size := request.BlobSize(dir.Data) + namesSize(list.Children)
 		for _, read := range w.also {
 			result, isRight := take(read)
 			ok = ok && isRight
-			size += blobSize(result.Data) + namesSize(result.Children)
+			size += request.BlobSize(result.Data) + namesSize(result.Children)
 			all[i].also = append(all[i].also, result)
 		}
 		if !ok {
@@ -234,7 +235,7 @@ func (b *readBehind) decode(r reply) []found {
 
 func namesSize(names []string) (size int) {
 	for _, name := range names {
-		size += textSize(name)
+		size += request.TextSize(name)
 	}
 	return size
 }

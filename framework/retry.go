@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/retry"
@@ -146,7 +147,7 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 		}
 		if what == zkerr.Ambiguous {
 			err = s.explain(err, began)
-			a.unsure = a.unsure || isWrite(op)
+			a.unsure = a.unsure || request.IsWrite(op)
 		}
 		switch {
 		case what == zkerr.Final, a.unsure && again == onceOnly:
@@ -162,8 +163,8 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 		if pause == backoff.Stop {
 			return fail(err)
 		}
-		c.cfg.log.Debug("trying again", zap.String("op", op), zap.String("path", w.root.fix(path)), zap.Error(err))
-		c.observers.retried(ctx, Retry{Op: op, Path: w.root.fix(path), Err: err})
+		c.cfg.log.Debug("trying again", zap.String("op", op), zap.String("path", w.root.Fix(path)), zap.Error(err))
+		c.observers.retried(ctx, Retry{Op: op, Path: w.root.Fix(path), Err: err})
 		select { // awaitConnected finds out which it was
 		case <-time.After(pause):
 		case <-in.ended():
@@ -190,32 +191,3 @@ func (s *session) ended() <-chan struct{} {
 	}
 	return s.over
 }
-
-// isWrite reports whether an operation changes anything. Only then it matters
-// whether a try was executed.
-func isWrite(op string) bool {
-	switch op {
-	case opNameGet, opNameExists, opNameList, opNameSync, opNameGetACL, opNameWatch, opNameReadAll:
-		return false
-	}
-	return true
-}
-
-// The names of the operations, in errors and for the observer.
-const (
-	opNameCreate  = "create"
-	opNameDelete  = "delete"
-	opNameSet     = "set"
-	opNameMulti   = "multi"
-	opNameSetACL  = "set ACL"
-	opNameGet     = "get"
-	opNameExists  = "exists"
-	opNameList    = "list"
-	opNameSync    = "sync"
-	opNameGetACL  = "get ACL"
-	opNameWatch   = "watch"
-	opNameReadAll = "read all"
-	opNameUpdate  = "update"
-
-	opNameEphemerals = "get ephemerals"
-)

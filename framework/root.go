@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
@@ -20,7 +21,7 @@ func (w scope) nameMissingRoot(ctx context.Context, err error) error {
 	if w.root == "" || !errors.Is(err, zk.ErrNoNode) || !errors.As(err, &e) {
 		return err
 	}
-	for _, root := range []prefix{w.core.chroot, w.root} {
+	for _, root := range []request.Prefix{w.core.chroot, w.root} {
 		if root == "" || w.core.knowsRoot(root) {
 			continue
 		}
@@ -44,7 +45,7 @@ func (w scope) nameMissingRoot(ctx context.Context, err error) error {
 
 // missing returns the error of an operation that has failed with err, because a
 // chroot or a namespace is missing.
-func (c *core) missing(root prefix, err error) error {
+func (c *core) missing(root request.Prefix, err error) error {
 	switch {
 	case root != c.chroot:
 		return fmt.Errorf("namespace %s does not exist: %w", root, err)
@@ -90,24 +91,24 @@ func withChroot[T any](ctx context.Context, w scope, create func(scope) (T, erro
 	return create(w)
 }
 
-func (c *core) knowsRoot(root prefix) bool {
+func (c *core) knowsRoot(root request.Prefix) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, ok := c.roots[root]
 	return ok
 }
 
-func (c *core) forgetRoot(root prefix) {
+func (c *core) forgetRoot(root request.Prefix) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.roots, root)
 }
 
-func (c *core) learnRoot(root prefix) {
+func (c *core) learnRoot(root request.Prefix) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.roots == nil {
-		c.roots = make(map[prefix]struct{})
+		c.roots = make(map[request.Prefix]struct{})
 	}
 	c.roots[root] = struct{}{}
 }

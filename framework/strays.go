@@ -148,7 +148,7 @@ func (h *straySearch) search(now time.Time) {
 // name, behind their protection. left is nil if none is there; otherwise one is
 // being removed, and left is closed when it is gone.
 func (w scope) lookForStrays(ctx context.Context, dir, name string) (left <-chan struct{}, err error) {
-	full := w.root.fix(dir)
+	full := w.root.Fix(dir)
 	if _, err := w.search(ctx, full); err != nil {
 		return nil, err
 	}

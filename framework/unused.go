@@ -11,6 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
@@ -183,7 +184,7 @@ func (s *session) deleteUnused() {
 		for _, full := range slices.Backward(slices.Sorted(maps.Keys(dirs))) {
 			acl, stat, err := s.conn.GetACL(full)
 			if err == nil && s.core.isUnused(dirs[full], stat, acl) {
-				_, err = wireMulti(s.conn, emptyDelete(full, stat, s.core.cfg.acl))
+				_, err = request.Multi(s.conn, emptyDelete(full, stat, s.core.cfg.acl))
 			}
 			if errors.Is(err, zk.ErrConnectionClosed) {
 				return

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -178,7 +179,7 @@ func (s *session) removeUnwanted(on *link, path string) {
 		return
 	}
 	defer s.trees.endRemoval(path)
-	if slices.ContainsFunc(s.trees.hearing(path), func(f *follower) bool { return f.relies != nil && f.relies(f.root.unfix(path)) }) {
+	if slices.ContainsFunc(s.trees.hearing(path), func(f *follower) bool { return f.relies != nil && f.relies(f.root.Unfix(path)) }) {
 		return
 	}
 	h := &s.hub
@@ -188,7 +189,7 @@ func (s *session) removeUnwanted(on *link, path string) {
 	if what == 0 {
 		return
 	}
-	_, err := call(context.Background(), s, Request{Op: opNameWatch, Path: path}, func(*zk.Conn) (reply, error) {
+	_, err := call(context.Background(), s, Request{Op: request.NameWatch, Path: path}, func(*zk.Conn) (reply, error) {
 		return s.ask(context.Background(), on, wire.OpRemoveWatches, &wire.WatchesRequest{Path: path, Type: what}, 0)
 	}, nil)
 	if err == nil || isNoWatcher(err) || s.hasEnded(on) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
@@ -69,7 +70,7 @@ func (c *Client) UpdateOnce(ctx context.Context, path, marker string, change fun
 // compute reads a znode, and returns the write that change wants.
 func (w scope) compute(ctx context.Context, path string, change func([]byte, *zk.Stat) ([]byte, error)) (*zk.SetDataRequest, error) {
 	fail := func(err error) (*zk.SetDataRequest, error) {
-		return nil, &zkerr.Op{Op: opNameUpdate, Path: path, Err: err}
+		return nil, &zkerr.Op{Op: request.NameUpdate, Path: path, Err: err}
 	}
 	if change == nil {
 		return fail(errors.New("the function is nil"))
@@ -93,7 +94,7 @@ func (w scope) compute(ctx context.Context, path string, change func([]byte, *zk
 func (o *once) settle(ctx context.Context, failed error) (MultiOnceResult, error) {
 	var result MultiOnceResult
 	var found bool
-	err := o.do(ctx, opNameGet, o.path, repeatable, func(a *attempt) error {
+	err := o.do(ctx, request.NameGet, o.path, repeatable, func(a *attempt) error {
 		err := a.session.sync(ctx, o.full)
 		if err == nil {
 			found, err = o.read(ctx, a.session, &result)

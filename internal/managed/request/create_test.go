@@ -1,4 +1,4 @@
-package framework
+package request_test
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
@@ -30,7 +31,7 @@ func TestCheckMade(t *testing.T) {
 		{zk.FlagPersistentSequentialWithTTL, "/a0000000001", true},
 		{zk.FlagPersistentSequentialWithTTL, "/a", false},
 	} {
-		err := checkMade("/a", tt.made, isSequential(tt.flags))
+		err := request.CheckMade("/a", tt.made, tt.flags)
 		if (err == nil) != tt.ok || err != nil && (zkerr.Classify(err) != zkerr.Ambiguous || !errors.Is(err, zkerr.Malformed)) {
 			t.Errorf("flags %d, made %s: %v", tt.flags, tt.made, err)
 		}
