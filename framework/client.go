@@ -40,13 +40,13 @@ type core struct {
 	servers   serverList
 	ensemble  ensemble
 	pace      dialPace
-	closing   chan struct{}  // closed: Close was called
-	done      chan struct{}  // closed: run has returned
-	tasks     sync.WaitGroup // other goroutines, each of which ends by itself
-	lines     *callQueue     // to the user's logger
+	closing   chan struct{}   // closed: Close was called
+	done      chan struct{}   // closed: run has returned
+	tasks     sync.WaitGroup  // other goroutines, each of which ends by itself
+	lines     *supplied.Queue // to the user's logger
 	observers observerList
-	supplying chan struct{} // holds a token for each call of supply that is under way
-	looking   atomic.Bool   // the mechanism of SASL is asked whether its credentials have changed
+	supplying supplied.Tokens // of calls that a connection needs
+	looking   atomic.Bool     // the mechanism of SASL is asked whether its credentials have changed
 
 	number      uint64 // tells the clients of this process apart
 	ephemerals  ephemerals
@@ -119,7 +119,7 @@ func idleCore(servers string, opts []Option) (*core, error) {
 }
 
 func newCore(cfg config, addrs []string, chroot request.Prefix) *core {
-	logger, lines := queuedLogger(cfg.log)
+	logger, lines := supplied.Logger(cfg.log)
 	cfg.log, cfg.retry = logger, guarded(cfg.retry, logger)
 	c := &core{
 		cfg:        cfg,
@@ -131,7 +131,7 @@ func newCore(cfg config, addrs []string, chroot request.Prefix) *core {
 		chroot:     chroot,
 		servers:    serverList{names: shuffled(addrs), resolver: cancelable(cfg.resolver, cfg.log)},
 		pace:       dialPace{round: len(addrs), longest: min(time.Second, cfg.sessionTimeout/10)},
-		supplying:  make(chan struct{}, mostSupplied),
+		supplying:  supplied.NewTokens(mostSupplied, logger),
 		closing:    make(chan struct{}),
 		done:       make(chan struct{}),
 		changed:    make(chan struct{}),
@@ -141,6 +141,10 @@ func newCore(cfg config, addrs []string, chroot request.Prefix) *core {
 	c.ephemerals.init(c)
 	return c
 }
+
+// mostSupplied is how many calls of the user's functions for connections may be
+// under way.
+const mostSupplied = 16
 
 // clientsMade numbers the clients.
 var clientsMade atomic.Uint64
@@ -383,7 +387,7 @@ func (c *Client) Close() error {
 	}
 	k.servers.close()
 	patience := time.After(flushTimeout)
-	_ = k.observers.flush(patience) && k.lines.flush(patience) // what still waits is delivered when the user's functions return
+	_ = k.observers.flush(patience) && k.lines.Flush(patience) // what still waits is delivered when the user's functions return
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.closeErr

@@ -16,6 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/clock"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/random"
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
@@ -65,7 +66,7 @@ func (s *session) dial(network, _ string, _ time.Duration) (net.Conn, error) {
 	s.mu.Unlock()
 	conn, to, x, err := c.dialNext(network, s.severed, limit)
 	if err != nil {
-		if errors.Is(err, errSevered) {
+		if errors.Is(err, supplied.ErrStopped) {
 			return nil, err
 		}
 		c.onAttemptFailed(to, err)
@@ -89,7 +90,7 @@ func (s *session) dial(network, _ string, _ time.Duration) (net.Conn, error) {
 func (c *core) dialNext(network string, stop <-chan struct{}, limit time.Duration) (net.Conn, server, SASLExchange, error) {
 	began := time.Now()
 	to, round, err := c.servers.next(stop, limit)
-	if errors.Is(err, errSevered) {
+	if errors.Is(err, supplied.ErrStopped) {
 		return nil, to, nil, err
 	}
 	c.pace.setRound(round)

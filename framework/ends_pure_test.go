@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
@@ -24,7 +25,7 @@ import (
 func standing() (*session, *link) {
 	s := sessionAt(time.Now(), 5*time.Second, 0)
 	s.core.cfg.log, s.core.cfg.retry, s.core.cfg.maxRequest = zap.NewNop(), retry.Exponential(time.Hour, time.Hour, 9), defaultMaxRequest
-	s.core.supplying, s.core.done = make(chan struct{}, 1), make(chan struct{})
+	s.core.supplying, s.core.done = supplied.NewTokens(1, zap.NewNop()), make(chan struct{})
 	s.window, s.up, s.id = newWindow(), true, 7
 	s.hub.session, s.bundle.session, s.writes.session, s.plain.session = s, s, s, s
 	on := &link{
@@ -116,16 +117,6 @@ func TestWhatEndsAWait(t *testing.T) {
 			on.closeSent = true // each fails
 			return failureOf((&Session{live: s}).readAllAndWatch(ctx, path, []Read{{Path: path}}))
 		}, context.Canceled, zk.ErrNoServer, ErrSessionLost},
-		"a user's function": {func(ctx context.Context, s *session, on *link) error {
-			return failureOf(supply(ctx, s.core, s.over, time.Hour, func(context.Context) (int, error) {
-				time.Sleep(time.Minute)
-				return 0, nil
-			}))
-		}, errNoResult, nil, errSevered},
-		"its turn": {func(ctx context.Context, s *session, on *link) error {
-			s.core.supplying <- struct{}{}
-			return failureOf(supply(ctx, s.core, s.over, time.Hour, func(context.Context) (int, error) { return 0, nil }))
-		}, errNoResult, nil, errSevered},
 		"another's try to close a session": {func(ctx context.Context, s *session, on *link) error {
 			s.core.earlier = []*earlierSession{{orphan: orphan{id: 9}, asking: make(chan struct{})}}
 			return failureIfOurs(s.core.closeEarlier(ctx, 9))

@@ -182,3 +182,16 @@ func (l *link) vouch(session int64) error {
 	}
 	return err
 }
+
+// contextUntil returns a context that ends when stop is closed.
+func contextUntil(stop <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-stop:
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	return ctx, cancel
+}

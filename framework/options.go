@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"math"
 	"net"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
@@ -214,6 +216,18 @@ func WithRetry(p retry.Policy) Option { return func(c *config) { c.retry = p } }
 // WithLogger sets the logger. It may block: the client passes lines to it on
 // another goroutine. Of this and WithSlog, the last one counts. Default: none.
 func WithLogger(log *zap.Logger) Option { return func(c *config) { c.log = log } }
+
+// WithSlog sets a logger of log/slog. Its handler may block: the client passes
+// lines to it on another goroutine. Lines have no source file and line. If
+// WithLogger is also passed, the last option is used. Default: none.
+func WithSlog(log *slog.Logger) Option {
+	return func(c *config) {
+		c.log = nil // New refuses a logger that is nil
+		if log != nil {
+			c.log = supplied.Slog(log)
+		}
+	}
+}
 
 // WithACL sets the ACL of all znodes that are created without one, parents
 // included. acl is copied. Default: all permissions for everybody.

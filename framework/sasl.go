@@ -17,6 +17,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/clock"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -106,7 +107,7 @@ func (c *core) beginSASL(ctx context.Context, stop <-chan struct{}, to server, l
 	if c.cfg.sasl == nil {
 		return nil, nil
 	}
-	x, err := supply(ctx, c, stop, limit, func(ctx context.Context) (SASLExchange, error) {
+	x, err := supplied.Get(ctx, c.supplying, stop, limit, func(ctx context.Context) (SASLExchange, error) {
 		return c.cfg.sasl.Begin(ctx, SASLServer{Name: to.name, Address: to.address})
 	})
 	if err == nil && x == nil {
@@ -132,14 +133,14 @@ func (c *core) authenticateSASL(x SASLExchange, stop <-chan struct{}, to server,
 	began := time.Now()
 	var challenge []byte
 	for xid := int32(1); xid <= mostChallenges+1; xid++ {
-		response, err := supply(context.Background(), c, stop, limit-time.Since(began), func(context.Context) (a answer, err error) {
+		response, err := supplied.Get(context.Background(), c.supplying, stop, limit-time.Since(began), func(context.Context) (a answer, err error) {
 			a.token, a.done, err = x.Next(challenge)
 			return a, err
 		})
 		switch {
-		case errors.Is(err, errSevered):
+		case errors.Is(err, supplied.ErrStopped):
 			return err
-		case errors.Is(err, errNoResult):
+		case errors.Is(err, supplied.ErrNoResult):
 			return fmt.Errorf("%w with %s: the mechanism: %w", zkerr.SASL, to, err)
 		case err != nil:
 			return refused("%w", err)
@@ -232,7 +233,7 @@ func (l *link) authenticateFirst() error {
 		switch {
 		case errors.Is(err, zkerr.Malformed):
 			l.session.onMalformed(l, err)
-		case inTime || errors.Is(err, errNoResult):
+		case inTime || errors.Is(err, supplied.ErrNoResult):
 			l.session.core.onAttemptFailed(l.to, err)
 		}
 		return err
