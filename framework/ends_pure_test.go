@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -115,7 +116,7 @@ func TestWhatEndsAWait(t *testing.T) {
 		"reads that go on": {func(ctx context.Context, s *session, on *link) error {
 			close(on.presented)
 			on.closeSent = true // each fails
-			return failureOf((&Session{live: s}).readAllAndWatch(ctx, path, []Read{{Path: path}}))
+			return failureOf((&Session{live: s}).readAllAndWatch(ctx, path, []request.Read{{Path: path}}))
 		}, context.Canceled, zk.ErrNoServer, ErrSessionLost},
 		"another's try to close a session": {func(ctx context.Context, s *session, on *link) error {
 			s.core.earlier = []*earlierSession{{orphan: orphan{id: 9}, asking: make(chan struct{})}}
@@ -163,7 +164,7 @@ func TestWhatEndsAWait(t *testing.T) {
 // Without a connection, or a session, nothing is begun.
 func TestNothingIsBegunWithoutAConnection(t *testing.T) {
 	const path = "/a"
-	reads := []Read{{Path: path}}
+	reads := []request.Read{{Path: path}}
 	for name, call := range map[string]func(s *session, on *link) error{
 		"what the server has": func(s *session, _ *link) error { return failureOf(s.offers(context.Background(), wire.OpMultiRead)) },
 		"events": func(s *session, _ *link) error {
@@ -320,7 +321,7 @@ func TestReadsEndWithThePolicy(t *testing.T) {
 		pauses := []time.Duration{time.Second, 2 * time.Second, backoff.Stop}
 		s.core.cfg.retry = func() backoff.BackOff { return &listed{pauses: pauses} }
 		began := time.Now()
-		if _, err := (&Session{live: s}).readAllAndWatch(t.Context(), "/a", []Read{{Path: "/a"}}); !errors.Is(err, zk.ErrNoServer) || time.Since(began) != 3*time.Second {
+		if _, err := (&Session{live: s}).readAllAndWatch(t.Context(), "/a", []request.Read{{Path: "/a"}}); !errors.Is(err, zk.ErrNoServer) || time.Since(began) != 3*time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
@@ -385,7 +386,7 @@ func TestRequestsInOnePieceTakePlaces(t *testing.T) {
 func TestTheOrderOfWatchesThatAreNotArmed(t *testing.T) {
 	s, _ := standing()
 	s.core.cfg.maxRequest = 10 // not even one path fits
-	zxid, order, unset, err := (&Session{live: s}).setWatchesAgain(t.Context(), 1, []Read{{Path: "/a"}})
+	zxid, order, unset, err := (&Session{live: s}).setWatchesAgain(t.Context(), 1, []request.Read{{Path: "/a"}})
 	if zxid != 0 || order != 1 || len(unset) != 1 || err != nil {
 		t.Errorf("as of %d, order %d, unset %v, %v", zxid, order, unset, err)
 	}

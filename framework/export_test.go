@@ -5,6 +5,8 @@ import (
 	"reflect"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 )
 
 // UnderWay is how many requests with creates may be under way in a session.
@@ -85,7 +87,6 @@ func Followers(s *Session) (n int) {
 
 // What forEngine has.
 var (
-	AnswerOf        = forEngine{}.AnswerOf
 	WatchTree       = forEngine{}.WatchTree
 	TreesRefused    = forEngine{}.TreesRefused
 	DistrustTrees   = forEngine{}.DistrustTrees
@@ -96,6 +97,12 @@ var (
 	Arm             = forEngine{}.Arm
 	MakeDirectory   = forEngine{}.MakeDirectory
 )
+
+// ReadAllPlaced is the ReadAll of a Client or a Session, with the place of each
+// answer.
+func ReadAllPlaced(ctx context.Context, in interface{ scope() scope }, reads ...request.Read) ([]request.Result, error) {
+	return in.scope().readAll(ctx, reads)
+}
 
 // CreateEphemeral, CloseEarlier and WatchAndResume are what forEngine has.
 func CreateEphemeral(s *Session, path string, data []byte, acl ...zk.ACL) error {

@@ -96,7 +96,7 @@ type groupedWrite struct {
 	dir    string          // of a create
 	gone   <-chan struct{} // closed: its caller has returned
 	ctx    context.Context // of its caller, for the observers
-	also   []Read          // what is read with the list behind a create, with absolute paths
+	also   []request.Read  // what is read with the list behind a create, with absolute paths
 	behind *readBehind     // that was sent behind it last, once it is answered; nil: nothing was
 	made   string          // the path, once a create has succeeded
 

@@ -45,7 +45,7 @@ func TestReadsThatShareARequest(t *testing.T) {
 	on.offers.of = map[wire.Op]*offered{wire.OpMultiRead: {known: known, yes: true}}
 	g := &groupCommit{session: s}
 	writes := queueOf("c1 d c22 c333")
-	writes[2].also = []Read{{Path: "/read/besides"}}
+	writes[2].also = []request.Read{{Path: "/read/besides"}}
 	b := &readBehind{writes: []*groupedWrite{writes[0], writes[2], writes[3]}, shared: true}
 	size := request.HeadSize + len(b.request().Append(nil))
 	for more, want := range map[int]bool{-1: false, 0: true, 1: true} {

@@ -53,7 +53,7 @@ func (s *session) follow(f *follower) error {
 
 // readAllAndWatch is the ReadAllAndWatch of package privileged. Servers arm no
 // watch for the reads in a multiRead, so each read is a request.
-func (s *Session) readAllAndWatch(ctx context.Context, root string, reads []Read) ([]ReadResult, error) {
+func (s *Session) readAllAndWatch(ctx context.Context, root string, reads []request.Read) ([]request.Result, error) {
 	w, live := s.scope(), s.session()
 	b, err := w.newBulk(reads)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Session) readAllAndWatch(ctx context.Context, root string, reads []Read
 	during, cancel := context.WithCancel(ctx)
 	defer cancel()
 	b.ctx, b.session, b.on, b.watchUnder = during, live, live.usable(), s.root.Fix(root)
-	fail := func(err error) ([]ReadResult, error) {
+	fail := func(err error) ([]request.Result, error) {
 		return nil, &zkerr.Op{Op: request.NameReadAll, Path: b.first(), Err: zkerr.WithMeaning(err)}
 	}
 	if err := live.Err(); err != nil {
@@ -113,9 +113,9 @@ func (s *session) askAndWatch(ctx context.Context, on *link, root string, op wir
 }
 
 // setWatchesAgain is the SetWatches of package privileged.
-func (s *Session) setWatchesAgain(ctx context.Context, since int64, reads []Read) (zxid int64, order uint64, unset []Read, err error) {
+func (s *Session) setWatchesAgain(ctx context.Context, since int64, reads []request.Read) (zxid int64, order uint64, unset []request.Read, err error) {
 	live := s.session()
-	fail := func(path string, err error) (int64, uint64, []Read, error) {
+	fail := func(path string, err error) (int64, uint64, []request.Read, error) {
 		return 0, 0, nil, &zkerr.Op{Op: request.NameWatch, Path: path, Err: zkerr.WithMeaning(err)}
 	}
 	keys := make([]watchKey, len(reads))
@@ -137,13 +137,13 @@ func (s *Session) setWatchesAgain(ctx context.Context, since int64, reads []Read
 		return fail("/", err)
 	}
 	for _, key := range left {
-		unset = append(unset, Read{Path: s.root.Unfix(key.path), Children: key.kind == watchChildren})
+		unset = append(unset, request.Read{Path: s.root.Unfix(key.path), Children: key.kind == watchChildren})
 	}
 	return armed.zxid, max(armed.order, 1), unset, nil
 }
 
 // keyOf returns the watch that a read arms.
-func (s *Session) keyOf(r Read) watchKey {
+func (s *Session) keyOf(r request.Read) watchKey {
 	if r.Children {
 		return watchKey{watchChildren, s.root.Fix(r.Path)}
 	}

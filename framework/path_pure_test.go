@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 )
 
 // A chroot behind each server of the list is refused, with the right form in
@@ -112,10 +114,10 @@ func TestPathsThatAreRefused(t *testing.T) {
 		"make a path":    func(s *Session, path string) error { return s.scope().makePath(ctx, path, createPersistent) },
 		"read all":       func(s *Session, path string) error { return failureOf(s.ReadAll(ctx, Read{Path: path})) },
 		"stats": func(s *Session, path string) error {
-			return failureOf(s.scope().statAll(ctx, []Read{{Path: "/fine"}, {Path: path}}))
+			return failureOf(s.scope().statAll(ctx, []request.Read{{Path: "/fine"}, {Path: path}}))
 		},
 		"reads, watched": func(s *Session, path string) error {
-			return failureOf(s.readAllAndWatch(ctx, "/", []Read{{Path: path}}))
+			return failureOf(s.readAllAndWatch(ctx, "/", []request.Read{{Path: path}}))
 		},
 		"a watch":         func(s *Session, path string) error { return failureOf(s.Watch(ctx, path)) },
 		"data of a watch": func(s *Session, path string) error { _, _, _, err := s.GetAndWatch(ctx, path); return err },
@@ -134,7 +136,7 @@ func TestPathsThatAreRefused(t *testing.T) {
 			return err
 		},
 		"watches again": func(s *Session, path string) error {
-			_, _, _, err := s.setWatchesAgain(ctx, 0, []Read{{Path: "/fine"}, {Path: path}})
+			_, _, _, err := s.setWatchesAgain(ctx, 0, []request.Read{{Path: "/fine"}, {Path: path}})
 			return err
 		},
 		"a protected create": func(s *Session, path string) error {

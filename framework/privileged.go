@@ -54,7 +54,7 @@ func (forEngine) Unhurried(s *Session) *Session {
 	return &Session{live: s.live, root: s.root, unhurried: true, allowance: s.allowance}
 }
 
-func (forEngine) CreateProtectedAndRead(ctx context.Context, s *Session, dir, name string, data []byte, flags int32, acl []zk.ACL, also ...Read) (Created, []ReadResult, error) {
+func (forEngine) CreateProtectedAndRead(ctx context.Context, s *Session, dir, name string, data []byte, flags int32, acl []zk.ACL, also ...request.Read) (Created, []request.Result, error) {
 	created, found, err := s.createProtected(ctx, dir, name, data, flags, acl, also, "")
 	return created, found.also, err
 }
@@ -70,7 +70,9 @@ func (forEngine) StartDelete(ctx context.Context, s *Session, path string, patie
 	return s.startDelete(ctx, path, patient)
 }
 
-func (forEngine) AnswerOf(r ReadResult) (zxid int64, order uint64) { return r.zxid, r.order }
+func (forEngine) ReadAll(ctx context.Context, s *Session, reads ...request.Read) ([]request.Result, error) {
+	return s.scope().readAll(ctx, reads)
+}
 
 func (forEngine) WatchTree(ctx context.Context, s *Session, path string, on func(order uint64, what zk.EventType, path string)) (armed uint64, remove func(), err error) {
 	return s.watchTree(ctx, path, on)
@@ -130,19 +132,19 @@ func (forEngine) Events(s *Session, path string, on func(order uint64, what zk.E
 	return s.events(path, on, relies)
 }
 
-func (forEngine) ReadAllAndWatch(ctx context.Context, s *Session, root string, reads ...Read) ([]ReadResult, error) {
+func (forEngine) ReadAllAndWatch(ctx context.Context, s *Session, root string, reads ...request.Read) ([]request.Result, error) {
 	return s.readAllAndWatch(ctx, root, reads)
 }
 
-func (forEngine) StatAll(ctx context.Context, s *Session, reads ...Read) ([]ReadResult, error) {
+func (forEngine) StatAll(ctx context.Context, s *Session, reads ...request.Read) ([]request.Result, error) {
 	return s.scope().statAll(ctx, reads)
 }
 
-func (forEngine) SetWatches(ctx context.Context, s *Session, since int64, reads ...Read) (zxid int64, order uint64, unset []Read, err error) {
+func (forEngine) SetWatches(ctx context.Context, s *Session, since int64, reads ...request.Read) (zxid int64, order uint64, unset []request.Read, err error) {
 	return s.setWatchesAgain(ctx, since, reads)
 }
 
-func (forEngine) Unwatch(s *Session, reads ...Read) { s.unwatchAll(reads) }
+func (forEngine) Unwatch(s *Session, reads ...request.Read) { s.unwatchAll(reads) }
 
 func (forEngine) SetUnique(ctx context.Context, c *Client, path string, data []byte) error {
 	w := c.scope()

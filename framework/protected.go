@@ -59,7 +59,7 @@ func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []
 // createProtected is CreateProtected. Behind the list it makes the reads that
 // also has. instead is the path of a znode whose delete has begun, or empty:
 // see replace.go.
-func (s *Session) createProtected(ctx context.Context, dir, name string, data []byte, flags int32, acl []zk.ACL, also []Read, instead string) (Created, made, error) {
+func (s *Session) createProtected(ctx context.Context, dir, name string, data []byte, flags int32, acl []zk.ACL, also []request.Read, instead string) (Created, made, error) {
 	w := s.scope()
 	unprotected := layout.Join(dir, name)
 	if err := request.ValidatePath(unprotected); err != nil {
@@ -72,9 +72,9 @@ func (s *Session) createProtected(ctx context.Context, dir, name string, data []
 	if err := w.core.cfg.fits(size); err != nil {
 		return Created{}, made{}, &zkerr.Op{Op: request.NameCreate, Path: unprotected, Err: err}
 	}
-	full := make([]Read, len(also))
+	full := make([]request.Read, len(also))
 	for i, r := range also {
-		full[i] = Read{Path: w.root.Fix(r.Path), Children: r.Children}
+		full[i] = request.Read{Path: w.root.Fix(r.Path), Children: r.Children}
 	}
 	if instead != "" {
 		instead = w.root.Fix(instead)
@@ -96,9 +96,9 @@ func (s *Session) createProtected(ctx context.Context, dir, name string, data []
 type protectedCreate struct {
 	session   *session
 	dir, id   string
-	also      []Read // see groupedWrite
-	instead   string // the same
-	unhurried bool   // see Session.Unhurried
+	also      []request.Read // see groupedWrite
+	instead   string         // the same
+	unhurried bool           // see Session.Unhurried
 	allowance
 }
 

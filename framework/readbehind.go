@@ -47,8 +47,8 @@ const (
 type made struct {
 	path string
 	listing
-	also []ReadResult // see groupedWrite.also; nil: not read
-	next bool         // see groupedWrite.isNext
+	also []request.Result // see groupedWrite.also; nil: not read
+	next bool             // see groupedWrite.isNext
 }
 
 // listing is an answer to a list of a directory.
@@ -136,7 +136,7 @@ func (b *readBehind) request() *wire.MultiRequest {
 		read(wire.OpGetData, w.dir) // before the list: see above
 		read(wire.OpGetChildren, w.dir)
 		for _, r := range w.also {
-			_, op := r.op()
+			_, op := r.Op()
 			read(op, r.Path)
 		}
 	}
@@ -184,7 +184,7 @@ func (g *groupCommit) read(b *readBehind) {
 // found is what was read behind one create.
 type found struct {
 	listing
-	also []ReadResult
+	also []request.Result
 	size int // of the answer that shares a request
 }
 
@@ -206,15 +206,15 @@ func (b *readBehind) decode(r reply) []found {
 		return nil
 	}
 	rest := answers.Results
-	take := func(read Read) (result ReadResult, ok bool) {
-		_, op := read.op()
+	take := func(read request.Read) (result request.Result, ok bool) {
+		_, op := read.Op()
 		got := &rest[0]
 		rest = rest[1:]
-		return resultOf(got, r), got.Op == op || got.Op == wire.OpError && got.Err != wire.OK
+		return request.ResultOf(got, r.zxid, r.order), got.Op == op || got.Op == wire.OpError && got.Err != wire.OK
 	}
 	for i, w := range b.writes {
-		dir, ok := take(Read{Path: w.dir})
-		list, isList := take(Read{Path: w.dir, Children: true})
+		dir, ok := take(request.Read{Path: w.dir})
+		list, isList := take(request.Read{Path: w.dir, Children: true})
 		ok = ok && isList
 		size := request.BlobSize(dir.Data) + namesSize(list.Children)
 		for _, read := range w.also {

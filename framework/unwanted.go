@@ -61,7 +61,7 @@ func (h *hub) unwatch(changed <-chan struct{}) {
 }
 
 // unwatchAll is the Unwatch of package privileged.
-func (s *Session) unwatchAll(reads []Read) {
+func (s *Session) unwatchAll(reads []request.Read) {
 	live := s.session()
 	on := live.usable()
 	if on == nil {
