@@ -62,8 +62,6 @@ type core struct {
 	changed   chan struct{} // closed and replaced at each transition
 	outage    *outage       // nil: while Connected, and once Closed
 	rejected  error         // the ensemble rejects our credentials
-	attempts  int           // to connect, since there was a connection
-	refusals  refusals      // of these attempts
 	listeners map[*supplied.Listener[StateChange]]struct{}
 	attached  map[any]any
 	refused   map[wire.Op]disuse          // operations that are not used for a while: a server has refused them on a session's connection, or does them wrong
@@ -197,7 +195,7 @@ func (c *core) transition(e stateEvent, s *session, on *link, why error) {
 	change := StateChange{From: c.state, To: next(c.state, e), Session: s.sessionID(), Err: why, At: time.Now()}
 	switch e {
 	case connected:
-		c.session, c.rejected, c.attempts, c.refusals, c.roots = s, nil, 0, refusals{}, nil
+		c.session, c.rejected, c.roots = s, nil, nil
 		c.pace.accepted()
 		c.servers.forgetFaults()
 	case lost, closed:

@@ -311,18 +311,7 @@ func (r *refusals) add(attempt, round int) bool {
 // fail, and the attempts become rarer.
 func (c *core) onAttemptFailed(to server, err error) {
 	c.servers.noteFault(to, err)
-	if !errors.Is(err, zkerr.AuthFailed) {
-		return
-	}
-	c.mu.Lock()
-	all := c.refusals.add(c.attempts, c.pace.attemptsOfRound())
-	first := all && c.rejected == nil
-	if all {
-		c.pace.refused()
-		c.rejectLocked(err)
-	}
-	c.mu.Unlock()
-	if first {
+	if errors.Is(err, zkerr.AuthFailed) && c.pace.noteRefusal() && c.reject(err) {
 		c.cfg.log.Error("the ensemble rejects the client", zap.Error(err))
 	}
 }

@@ -302,7 +302,7 @@ func TestTheTurnOfAClientThatIsRefused(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := &changes{after: tt.after}
 			c := newCore(config{log: zap.NewNop(), sasl: m}, []string{"a", "b"}, "")
-			if c.refusals = (refusals{1, 2}); tt.refused {
+			if c.pace.refusals = (refusals{1, 2}); tt.refused {
 				c.pace.rare = longestRefused
 			}
 			began := time.Now()
@@ -312,8 +312,8 @@ func TestTheTurnOfAClientThatIsRefused(t *testing.T) {
 			if took := time.Since(began); took < tt.least || took > tt.most {
 				t.Errorf("%s: after %v", name, took)
 			}
-			if c.pace.isRefused() != tt.rare || c.refusals != tt.attempts || c.pace.tries != 1 && !tt.rare {
-				t.Errorf("%s: refused %t, %+v, %d tries", name, c.pace.isRefused(), c.refusals, c.pace.tries)
+			if c.pace.isRefused() != tt.rare || c.pace.refusals != tt.attempts || c.pace.tries != 1 && !tt.rare {
+				t.Errorf("%s: refused %t, %+v, %d tries", name, c.pace.isRefused(), c.pace.refusals, c.pace.tries)
 			}
 			stop := make(chan struct{})
 			close(stop)
