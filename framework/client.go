@@ -54,6 +54,7 @@ type core struct {
 	sweeper     sweeper
 	unused      unused
 	closeOnce   sync.Once
+	earlier     earlierSessions
 	resumesNone atomic.Bool // the servers resume no session: see no_resume.go
 
 	mu        sync.Mutex // guards what follows
@@ -67,7 +68,6 @@ type core struct {
 	refused   map[wire.Op]disuse          // operations that are not used for a while: a server has refused them on a session's connection, or does them wrong
 	roots     map[request.Prefix]struct{} // chroots and namespaces that were found to exist since the latest connect
 	closeErr  error                       // of Close
-	earlier   []*earlierSession           // the oldest first
 }
 
 // New returns a client of the ensemble at servers, "h1:2181,h2:2181/chroot". It
@@ -158,7 +158,7 @@ func (c *core) run() {
 		}
 		c.ephemerals.begin(s)
 		s.run()
-		c.noteEarlier(s)
+		c.noteEarlier(s.orphan(), s.latestSeen())
 		if c.isClosing() {
 			s.end(zkerr.Closed)
 			c.transition(closed, s, s.latest(), nil)

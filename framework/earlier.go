@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
@@ -12,7 +13,7 @@ import (
 
 // earlierSession is a session of the client that is over. The ensemble may have
 // it still, with its ephemeral znodes, until it is known to be closed. It is
-// guarded by core.mu.
+// guarded by earlierSessions.mu.
 type earlierSession struct {
 	orphan
 	closed bool          // known to be
@@ -20,25 +21,30 @@ type earlierSession struct {
 	asked  time.Time     // when the latest try has ended
 }
 
+// earlierSessions are the latest sessions of the client that are over.
+type earlierSessions struct {
+	mu  sync.Mutex        // guards what follows
+	all []*earlierSession // the oldest first
+}
+
 // mostEarlier is how many earlier sessions are remembered, except that none is
 // forgotten before it is known to be closed, or that nobody can close it.
 const mostEarlier = 8
 
-// noteEarlier remembers a session that is over. Its own goroutine is about to
-// close it.
-func (c *core) noteEarlier(s *session) {
-	o := s.orphan()
+// noteEarlier remembers a session that is over, and the latest transaction that
+// it has seen. The caller is about to close it, and then calls noteAsked.
+func (c *core) noteEarlier(o orphan, seen int64) {
 	if o.id == 0 {
 		return
 	}
-	c.ensemble.noteSeen(s.latestSeen())
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.earlier = append(c.earlier, &earlierSession{orphan: o, asking: make(chan struct{})})
-	if len(c.earlier) > mostEarlier {
+	c.ensemble.noteSeen(seen)
+	c.earlier.mu.Lock()
+	defer c.earlier.mu.Unlock()
+	c.earlier.all = append(c.earlier.all, &earlierSession{orphan: o, asking: make(chan struct{})})
+	if len(c.earlier.all) > mostEarlier {
 		gone := func(e *earlierSession) bool { return e.closed || c.resumesNone.Load() }
-		if i := slices.IndexFunc(c.earlier, gone); i >= 0 {
-			c.earlier = slices.Delete(c.earlier, i, i+1)
+		if i := slices.IndexFunc(c.earlier.all, gone); i >= 0 {
+			c.earlier.all = slices.Delete(c.earlier.all, i, i+1)
 		}
 	}
 }
@@ -46,9 +52,9 @@ func (c *core) noteEarlier(s *session) {
 // noteAsked notes the end of a try to close an earlier session. closed says
 // that the ensemble is known not to have it any more.
 func (c *core) noteAsked(id int64, closed bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.earlierLocked(id)
+	c.earlier.mu.Lock()
+	defer c.earlier.mu.Unlock()
+	e := c.earlier.findLocked(id)
 	if e == nil {
 		return
 	}
@@ -59,9 +65,9 @@ func (c *core) noteAsked(id int64, closed bool) {
 	}
 }
 
-func (c *core) earlierLocked(id int64) *earlierSession {
-	if i := slices.IndexFunc(c.earlier, func(e *earlierSession) bool { return e.id == id }); i >= 0 {
-		return c.earlier[i]
+func (s *earlierSessions) findLocked(id int64) *earlierSession {
+	if i := slices.IndexFunc(s.all, func(e *earlierSession) bool { return e.id == id }); i >= 0 {
+		return s.all[i]
 	}
 	return nil
 }
@@ -69,12 +75,12 @@ func (c *core) earlierLocked(id int64) *earlierSession {
 // closeOldest tries again to close the oldest of too many earlier sessions. So
 // there are not ever more of them.
 func (c *core) closeOldest() {
-	c.mu.Lock()
+	c.earlier.mu.Lock()
 	id := int64(0)
-	if len(c.earlier) > mostEarlier {
-		id = c.earlier[0].id
+	if len(c.earlier.all) > mostEarlier {
+		id = c.earlier.all[0].id
 	}
-	c.mu.Unlock()
+	c.earlier.mu.Unlock()
 	if id != 0 && !c.isClosing() {
 		_, _ = c.closeEarlier(context.Background(), id)
 	}
@@ -93,23 +99,23 @@ func (c *core) closeEarlier(ctx context.Context, id int64) (ours bool, err error
 				return true, ctxerr.Of(ctx)
 			}
 		}
-		c.mu.Lock()
-		e := c.earlierLocked(id)
+		c.earlier.mu.Lock()
+		e := c.earlier.findLocked(id)
 		switch {
 		case e == nil || e.closed:
-			c.mu.Unlock()
+			c.earlier.mu.Unlock()
 			return e != nil, nil
 		case e.asking == nil && (waited || c.isClosing() || time.Since(e.asked) < 2*e.timeout):
-			c.mu.Unlock()
+			c.earlier.mu.Unlock()
 			return true, fmt.Errorf("no server has closed the earlier session %s: its ephemeral znodes stay until it expires", wire.SessionText(id))
 		}
 		others := e.asking
 		if others == nil {
 			e.asking = make(chan struct{})
 		}
-		c.mu.Unlock()
+		c.earlier.mu.Unlock()
 		if others == nil {
-			c.noteAsked(id, c.tryClose(ctx, e.orphan))
+			c.noteAsked(id, c.closeOrphan(ctx, e.orphan, inTurn) == nil)
 			continue
 		}
 		select {
@@ -118,11 +124,4 @@ func (c *core) closeEarlier(ctx context.Context, id int64) (ours bool, err error
 			return true, ctxerr.Of(ctx)
 		}
 	}
-}
-
-// tryClose asks up to three servers to close a session, and reports whether it
-// is known to be gone.
-func (c *core) tryClose(ctx context.Context, o orphan) bool {
-	servers := c.servers.all(ctx, o.stepTimeout())
-	return slices.ContainsFunc(servers[:min(len(servers), 3)], func(to server) bool { return c.closeAt(ctx, o, to) == nil })
 }

@@ -119,7 +119,7 @@ func TestWhatEndsAWait(t *testing.T) {
 			return failureOf((&Session{live: s}).readAllAndWatch(ctx, path, []request.Read{{Path: path}}))
 		}, context.Canceled, zk.ErrNoServer, ErrSessionLost},
 		"another's try to close a session": {func(ctx context.Context, s *session, on *link) error {
-			s.core.earlier = []*earlierSession{{orphan: orphan{id: 9}, asking: make(chan struct{})}}
+			s.core.earlier.all = []*earlierSession{{orphan: orphan{id: 9}, asking: make(chan struct{})}}
 			return failureIfOurs(s.core.closeEarlier(ctx, 9))
 		}, context.Canceled, nil, nil},
 		"the end of the client": {func(ctx context.Context, s *session, on *link) error {

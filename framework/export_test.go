@@ -119,13 +119,15 @@ func WatchAndResume(s *Session, path string) (data []byte, stat *zk.Stat, change
 
 // Earlier returns how many sessions that are over the client remembers.
 func Earlier(c *Client) int {
-	c.shared.mu.Lock()
-	defer c.shared.mu.Unlock()
-	return len(c.shared.earlier)
+	c.shared.earlier.mu.Lock()
+	defer c.shared.earlier.mu.Unlock()
+	return len(c.shared.earlier.all)
 }
 
 // CloseOrphan closes a session as it does after its loss.
-func CloseOrphan(s *Session) bool { return s.live.closeOrphan() }
+func CloseOrphan(s *Session) bool {
+	return s.live.core.closeOrphan(context.Background(), s.live.orphan(), withPauses) == nil
+}
 
 // Many is from how many watches on they are armed together.
 const Many = many

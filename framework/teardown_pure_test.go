@@ -64,11 +64,11 @@ func TestCloseRemotely(t *testing.T) {
 func TestHowManyEarlierSessionsAreRemembered(t *testing.T) {
 	c := &core{}
 	ends := func(id int64, closed bool) {
-		c.noteEarlier(&session{core: c, id: id})
+		c.noteEarlier(orphan{id: id}, 0)
 		c.noteAsked(id, closed)
 	}
 	ids := func() (all []int64) {
-		for _, e := range c.earlier {
+		for _, e := range c.earlier.all {
 			all = append(all, e.id)
 		}
 		return all
@@ -87,7 +87,7 @@ func TestHowManyEarlierSessionsAreRemembered(t *testing.T) {
 	for id := range int64(12) {
 		ends(id+1, false)
 	}
-	if len(c.earlier) != 12 {
+	if len(c.earlier.all) != 12 {
 		t.Errorf("%v", ids())
 	}
 }
