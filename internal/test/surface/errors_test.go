@@ -12,7 +12,7 @@ import (
 )
 
 // library are the folders of what users import.
-var library = []string{"framework", "recipes", "retry", "inspect", "sasl", "observe", "testutil", "internal/ctxerr", "internal/supplied", "internal/oneline", "internal/managed"}
+var library = []string{"framework", "recipes", "retry", "inspect", "sasl", "observe", "testutil", "internal/managed", "internal/ctxerr", "internal/supplied", "internal/oneline"}
 
 // severalLines are the errors that have several lines on purpose.
 var severalLines = map[string]string{
