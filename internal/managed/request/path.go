@@ -6,8 +6,8 @@
 // be one to the request is an error whose outcome is unknown, and wraps
 // zkerr.Malformed.
 //
-// Read name.go first, then path.go and size.go, what is checked before a
-// request is sent, then create.go and multi.go.
+// Read name.go first, then path.go and size.go, which check a request before it
+// is sent, then create.go, multi.go and read.go, which check answers.
 package request
 
 import (
