@@ -8,6 +8,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/seam"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -33,15 +35,15 @@ func (s *Session) arm(ctx context.Context, paths []string) (all []seam.Armed, er
 	in := s.scope()
 	keys := make([]watchKey, len(paths))
 	for i, path := range paths {
-		keys[i] = watchKey{watchData, in.root.fix(path)}
-		if err = ValidatePath(path); err == nil {
-			err = in.core.cfg.fits(textSize(keys[i].path) + boolSize)
+		keys[i] = watchKey{watchData, in.root.Fix(path)}
+		if err = request.ValidatePath(path); err == nil {
+			err = in.core.cfg.fits(request.TextSize(keys[i].path) + request.BoolSize)
 		}
 		if err != nil {
-			return nil, &opError{op: opNameWatch, path: path, err: err}
+			return nil, &zkerr.Op{Op: request.NameWatch, Path: path, Err: err}
 		}
 	}
-	err = in.do(ctx, opNameWatch, paths[0], repeatable, func(a *attempt) error {
+	err = in.do(ctx, request.NameWatch, paths[0], repeatable, func(a *attempt) error {
 		all = all[:0]
 		var fresh []*watch
 		for _, key := range keys {
@@ -60,14 +62,14 @@ func (s *Session) arm(ctx context.Context, paths []string) (all []seam.Armed, er
 			if err == nil && !w.fresh && w.isOld() {
 				err = w.check(ctx)
 			}
-			if err != nil && (ctx.Err() != nil || classify(err) != final) {
+			if err != nil && (ctx.Err() != nil || zkerr.Classify(err) != zkerr.Final) {
 				for _, each := range all {
 					each.Leave()
 				}
 				return err
 			}
 			if err != nil {
-				w.err = &opError{op: opNameWatch, path: paths[i], root: in.root, err: a.session.naming(withMeaning(err))}
+				w.err = &zkerr.Op{Op: request.NameWatch, Path: paths[i], Root: string(in.root), Err: a.session.naming(zkerr.WithMeaning(err))}
 			}
 		}
 		return nil
@@ -86,7 +88,7 @@ func (s *session) armTogether(all []*watch) {
 	for i, w := range all {
 		s.hub.begin(w, on)
 		reads[i] = &wire.WatchRequest{Path: w.key.path, Watch: !covered[i]}
-		ends[i] = s.startObserved(context.Background(), Request{Op: opNameWatch, Path: w.key.path})
+		ends[i] = s.startObserved(context.Background(), Request{Op: request.NameWatch, Path: w.key.path})
 	}
 	s.askTogether(on, wire.OpGetData, reads, func(i int, r reply, err error) {
 		w := all[i]

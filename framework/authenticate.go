@@ -40,14 +40,17 @@ func (s *session) onAuthFailed(on *link, err error) {
 		return
 	}
 	s.core.cfg.log.Error("the ensemble rejects the credentials", zap.Error(err))
-	s.core.mu.Lock()
-	defer s.core.mu.Unlock()
-	s.core.rejectLocked(err)
+	s.core.reject(err)
 }
 
-// rejectLocked makes calls that wait for a connection fail, until there is one.
-func (c *core) rejectLocked(err error) {
+// reject makes calls that wait for a connection fail, until there is one. It
+// reports whether they did not before.
+func (c *core) reject(err error) (first bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first = c.rejected == nil
 	c.rejected = err
 	close(c.changed)
 	c.changed = make(chan struct{})
+	return first
 }

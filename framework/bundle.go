@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -55,15 +57,15 @@ func (b *bundle) arm() {
 		return
 	}
 	var there []*watch
-	since := found[0].zxid
+	since := found[0].Zxid
 	for i, w := range due {
 		s.hub.begin(w, on)
-		since = min(since, found[i].zxid)
+		since = min(since, found[i].Zxid)
 		if err := found[i].Err; err != nil {
 			s.hub.fail(w, err)
 			continue
 		}
-		w.node, w.zxid = node{data: found[i].Data, stat: found[i].Stat}, found[i].zxid
+		w.node, w.zxid = node{data: found[i].Data, stat: found[i].Stat}, found[i].Zxid
 		there = append(there, w)
 	}
 	s.goOn(on, there, since)
@@ -91,11 +93,11 @@ func (h *hub) fail(w *watch, err error) {
 // readMany reads the data of znodes on one connection, which it returns. It
 // fails if they are few, and where a request can read only one: the connection
 // is nil then.
-func (s *session) readMany(paths []string) (on *link, found []ReadResult, err error) {
+func (s *session) readMany(paths []string) (on *link, found []request.Result, err error) {
 	if len(paths) < many {
 		return nil, nil, errNotOffered
 	}
-	reads := make([]Read, len(paths))
+	reads := make([]request.Read, len(paths))
 	for i, path := range paths {
 		reads[i].Path = path
 	}
@@ -107,7 +109,7 @@ func (s *session) readMany(paths []string) (on *link, found []ReadResult, err er
 		return nil, nil, err
 	}
 	b.ctx, b.session, b.on = context.Background(), s, on
-	if b.run(true); isRefusal(b.err) {
+	if b.run(true); zkerr.IsRefusal(b.err) {
 		s.core.refuse(wire.OpMultiRead, b.err)
 	}
 	return on, b.results, b.err

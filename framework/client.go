@@ -2,7 +2,6 @@ package framework
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -11,6 +10,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -20,7 +21,7 @@ import (
 // zero Client behaves as a closed one.
 type Client struct {
 	shared *core // nil in a zero Client: see core
-	root   prefix
+	root   request.Prefix
 }
 
 // core returns what c shares with all namespaces of the same client.
@@ -35,17 +36,17 @@ func (c *Client) core() *core {
 // sessions: it opens one after the other, and makes every state transition.
 type core struct {
 	cfg       config
-	chroot    prefix
+	chroot    request.Prefix
 	servers   serverList
 	ensemble  ensemble
 	pace      dialPace
-	closing   chan struct{}  // closed: Close was called
-	done      chan struct{}  // closed: run has returned
-	tasks     sync.WaitGroup // other goroutines, each of which ends by itself
-	lines     *callQueue     // to the user's logger
+	closing   chan struct{}   // closed: Close was called
+	done      chan struct{}   // closed: run has returned
+	tasks     sync.WaitGroup  // other goroutines, each of which ends by itself
+	lines     *supplied.Queue // to the user's logger
 	observers observerList
-	supplying chan struct{} // holds a token for each call of supply that is under way
-	looking   atomic.Bool   // the mechanism of SASL is asked whether its credentials have changed
+	supplying supplied.Tokens // of calls that a connection needs
+	looking   atomic.Bool     // the mechanism of SASL is asked whether its credentials have changed
 
 	number      uint64 // tells the clients of this process apart
 	ephemerals  ephemerals
@@ -53,6 +54,7 @@ type core struct {
 	sweeper     sweeper
 	unused      unused
 	closeOnce   sync.Once
+	earlier     earlierSessions
 	resumesNone atomic.Bool // the servers resume no session: see no_resume.go
 
 	mu        sync.Mutex // guards what follows
@@ -61,14 +63,11 @@ type core struct {
 	changed   chan struct{} // closed and replaced at each transition
 	outage    *outage       // nil: while Connected, and once Closed
 	rejected  error         // the ensemble rejects our credentials
-	attempts  int           // to connect, since there was a connection
-	refusals  refusals      // of these attempts
 	listeners map[*supplied.Listener[StateChange]]struct{}
 	attached  map[any]any
-	refused   map[wire.Op]disuse  // operations that are not used for a while: a server has refused them on a session's connection, or does them wrong
-	roots     map[prefix]struct{} // chroots and namespaces that were found to exist since the latest connect
-	closeErr  error               // of Close
-	earlier   []*earlierSession   // the oldest first
+	refused   map[wire.Op]disuse          // operations that are not used for a while: a server has refused them on a session's connection, or does them wrong
+	roots     map[request.Prefix]struct{} // chroots and namespaces that were found to exist since the latest connect
+	closeErr  error                       // of Close
 }
 
 // New returns a client of the ensemble at servers, "h1:2181,h2:2181/chroot". It
@@ -114,11 +113,11 @@ func idleCore(servers string, opts []Option) (*core, error) {
 			cfg.resolver = net.DefaultResolver
 		}
 	}
-	return newCore(cfg, addrs, prefix(chroot)), nil
+	return newCore(cfg, addrs, request.Prefix(chroot)), nil
 }
 
-func newCore(cfg config, addrs []string, chroot prefix) *core {
-	logger, lines := queuedLogger(cfg.log)
+func newCore(cfg config, addrs []string, chroot request.Prefix) *core {
+	logger, lines := supplied.Logger(cfg.log)
 	cfg.log, cfg.retry = logger, guarded(cfg.retry, logger)
 	c := &core{
 		cfg:        cfg,
@@ -130,7 +129,7 @@ func newCore(cfg config, addrs []string, chroot prefix) *core {
 		chroot:     chroot,
 		servers:    serverList{names: shuffled(addrs), resolver: cancelable(cfg.resolver, cfg.log)},
 		pace:       dialPace{round: len(addrs), longest: min(time.Second, cfg.sessionTimeout/10)},
-		supplying:  make(chan struct{}, mostSupplied),
+		supplying:  supplied.NewTokens(mostSupplied, logger),
 		closing:    make(chan struct{}),
 		done:       make(chan struct{}),
 		changed:    make(chan struct{}),
@@ -140,6 +139,10 @@ func newCore(cfg config, addrs []string, chroot prefix) *core {
 	c.ephemerals.init(c)
 	return c
 }
+
+// mostSupplied is how many calls of the user's functions for connections may be
+// under way.
+const mostSupplied = 16
 
 // clientsMade numbers the clients.
 var clientsMade atomic.Uint64
@@ -155,9 +158,9 @@ func (c *core) run() {
 		}
 		c.ephemerals.begin(s)
 		s.run()
-		c.noteEarlier(s)
+		c.noteEarlier(s.orphan(), s.latestSeen())
 		if c.isClosing() {
-			s.end(ErrClosed)
+			s.end(zkerr.Closed)
 			c.transition(closed, s, s.latest(), nil)
 			err := s.shutDown()
 			c.noteAsked(s.orphan().id, err == nil)
@@ -187,12 +190,12 @@ func (c *core) isClosing() bool {
 func (c *core) transition(e stateEvent, s *session, on *link, why error) {
 	c.mu.Lock()
 	if e == lost && c.rejected != nil {
-		why = withLast(why, c.rejected)
+		why = zkerr.Because(why, c.rejected)
 	}
 	change := StateChange{From: c.state, To: next(c.state, e), Session: s.sessionID(), Err: why, At: time.Now()}
 	switch e {
 	case connected:
-		c.session, c.rejected, c.attempts, c.refusals, c.roots = s, nil, 0, refusals{}, nil
+		c.session, c.rejected, c.roots = s, nil, nil
 		c.pace.accepted()
 		c.servers.forgetFaults()
 	case lost, closed:
@@ -232,17 +235,6 @@ func (t timeoutText) String() string {
 	}
 	return fmt.Sprintf("%v (%v requested)", t.granted, t.requested)
 }
-
-// explanation is an error that explains another one. errors.Is and errors.As
-// look into it, but never take it for the end of the caller's context: a dial
-// that timed out is also a context.DeadlineExceeded.
-type explanation struct{ error }
-
-func (b explanation) Is(target error) bool {
-	return target != context.DeadlineExceeded && target != context.Canceled && errors.Is(b.error, target)
-}
-
-func (b explanation) As(target any) bool { return errors.As(b.error, target) }
 
 func (c *core) setCloseErr(err error) {
 	c.mu.Lock()
@@ -323,12 +315,12 @@ func (c *Client) Listen(fn func(StateChange)) (stop func()) {
 func (c *Client) Session() (*Session, error) {
 	k := c.core()
 	if k.isClosing() {
-		return nil, ErrClosed
+		return nil, zkerr.Closed
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.session == nil {
-		return nil, ErrNoSession
+		return nil, zkerr.NoSession
 	}
 	return &Session{live: k.session, root: c.root}, nil
 }
@@ -351,15 +343,15 @@ func (c *Client) AwaitSession(ctx context.Context) (*Session, error) {
 // of the namespace are not created by this call. Recipes create them on demand,
 // as containers, and so do MakeContainerPath and MakePersistentPath.
 func (c *Client) Namespace(name string) (*Client, error) {
-	if err := ValidatePath("/" + name); err != nil || name == "" {
+	if err := request.ValidatePath("/" + name); err != nil || name == "" {
 		return nil, fmt.Errorf("framework: namespace %q: must be a relative path without a slash at either end", name)
 	}
-	return &Client{shared: c.shared, root: c.root + prefix("/"+name)}, nil
+	return &Client{shared: c.shared, root: c.root + request.Prefix("/"+name)}, nil
 }
 
 // Resolve returns the absolute path at the ensemble of a path in this
 // namespace.
-func (c *Client) Resolve(path string) string { return c.root.fix(path) }
+func (c *Client) Resolve(path string) string { return c.root.Fix(path) }
 
 // Logger returns the client's logger, for what a recipe has to say. It never
 // blocks: another goroutine writes the lines, in order, to the logger that
@@ -393,7 +385,7 @@ func (c *Client) Close() error {
 	}
 	k.servers.close()
 	patience := time.After(flushTimeout)
-	_ = k.observers.flush(patience) && k.lines.flush(patience) // what still waits is delivered when the user's functions return
+	_ = k.observers.flush(patience) && k.lines.Flush(patience) // what still waits is delivered when the user's functions return
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.closeErr

@@ -8,6 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -164,7 +166,7 @@ func (c *core) onContainersSaid(has bool, err error) bool {
 // makes none.
 func (c *core) createContainer(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error) {
 	path, err := c.createContainerIfAny(conn, full, data, acl)
-	if err == nil || classify(err) == ambiguous {
+	if err == nil || zkerr.Classify(err) == zkerr.Ambiguous {
 		c.noteUsed(full, err == nil)
 	}
 	return path, err
@@ -176,13 +178,13 @@ func (c *core) createContainerIfAny(conn *zk.Conn, full string, data []byte, acl
 		return createPersistent(conn, full, data, acl)
 	}
 	path, err := conn.CreateContainer(full, data, zk.FlagContainer, acl)
-	if err == nil || classify(err) == final {
+	if err == nil || zkerr.Classify(err) == zkerr.Final {
 		c.containers.onAnswer(err == nil)
 	}
 	if err == nil {
-		return path, checkMade(full, path, false)
+		return path, request.CheckMade(full, path, zk.FlagContainer)
 	}
-	switch code, _ := codeOf(err); {
+	switch code, _ := zkerr.Code(err); {
 	case code == wire.Unimplemented:
 		c.doubtContainers(to, true, err)
 		return createPersistent(conn, full, data, acl)

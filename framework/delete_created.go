@@ -8,6 +8,8 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 )
@@ -17,17 +19,17 @@ import (
 // again.
 func (w scope) deleteCreated(ctx context.Context, path string, created *zk.Stat) error {
 	if created == nil {
-		return &opError{op: opNameDelete, path: path, err: errors.New("the stat of the znode is nil")}
+		return &zkerr.Op{Op: request.NameDelete, Path: path, Err: errors.New("the stat of the znode is nil")}
 	}
 	if w.budget == nil {
 		w.budget = w.core.cfg.retry()
 	}
 	fail := func(err error, unsure bool) error {
-		var e *opError
+		var e *zkerr.Op
 		if errors.As(err, &e) {
-			err = e.err
+			err = e.Err
 		}
-		return &opError{op: opNameDelete, path: path, err: err, maybe: unsure}
+		return &zkerr.Op{Op: request.NameDelete, Path: path, Err: err, Maybe: unsure}
 	}
 	var again turns.Turns
 	for unsure := false; ; {
@@ -53,7 +55,7 @@ func (w scope) deleteCreated(ctx context.Context, path string, created *zk.Stat)
 		case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
 			again.Pause(ctx, w.core.closing) // it has changed since: read it again
 			continue
-		case !MaybeApplied(err) && classify(errors.Unwrap(err)) == final:
+		case !MaybeApplied(err) && zkerr.Classify(errors.Unwrap(err)) == zkerr.Final:
 			return fail(err, unsure)
 		}
 		unsure = unsure || MaybeApplied(err)
@@ -67,7 +69,7 @@ func (w scope) deleteCreated(ctx context.Context, path string, created *zk.Stat)
 // was read before the next one may not be true any more.
 func (w scope) deleteOnce(ctx context.Context, path string, version int32) error {
 	w.budget = &backoff.StopBackOff{}
-	_, err := request(ctx, w, opNameDelete, path, int32Size, onceOnly, func(conn *zk.Conn, full string) (struct{}, error) {
+	_, err := requestAt(ctx, w, request.NameDelete, path, request.Int32Size, onceOnly, func(conn *zk.Conn, full string) (struct{}, error) {
 		return struct{}{}, conn.Delete(full, version)
 	}, nil)
 	return err

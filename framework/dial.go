@@ -14,7 +14,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/random"
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
@@ -64,7 +66,7 @@ func (s *session) dial(network, _ string, _ time.Duration) (net.Conn, error) {
 	s.mu.Unlock()
 	conn, to, x, err := c.dialNext(network, s.severed, limit)
 	if err != nil {
-		if errors.Is(err, errSevered) {
+		if errors.Is(err, supplied.ErrStopped) {
 			return nil, err
 		}
 		c.onAttemptFailed(to, err)
@@ -88,13 +90,10 @@ func (s *session) dial(network, _ string, _ time.Duration) (net.Conn, error) {
 func (c *core) dialNext(network string, stop <-chan struct{}, limit time.Duration) (net.Conn, server, SASLExchange, error) {
 	began := time.Now()
 	to, round, err := c.servers.next(stop, limit)
-	if errors.Is(err, errSevered) {
+	if errors.Is(err, supplied.ErrStopped) {
 		return nil, to, nil, err
 	}
-	c.pace.setRound(round)
-	c.mu.Lock()
-	c.attempts++
-	c.mu.Unlock()
+	c.pace.noteAttempt(round)
 	if err != nil {
 		return nil, to, nil, err
 	}
@@ -107,7 +106,7 @@ func (c *core) dialNext(network string, stop <-chan struct{}, limit time.Duratio
 		return nil, to, nil, err
 	}
 	conn, err := c.dialServer(stop, network, to, max(limit-time.Since(began), time.Millisecond))
-	if isHangUp(err) { // the server is quicker than the dial
+	if zkerr.IsHangUp(err) { // the server is quicker than the dial
 		err = fmt.Errorf("%w: %s", err, c.whyHungUp())
 	}
 	if err != nil {
@@ -136,6 +135,9 @@ type dialPace struct {
 	back  backoff.BackOff
 	rare  time.Duration // the bound of the next pause; 0: the client is not refused
 	skip  bool          // there is no next pause
+
+	attempts int      // since there was a connection
+	refusals refusals // of these attempts
 }
 
 // longestRefused bounds the pauses of a client that is refused: see WithSASL.
@@ -163,26 +165,28 @@ func (p *dialPace) next() (pause time.Duration, rare bool) {
 	return pause, rare
 }
 
-// setRound sets how many attempts make a round.
-func (p *dialPace) setRound(round int) {
+// noteAttempt notes an attempt. So many make a round.
+func (p *dialPace) noteAttempt(round int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.round = round
+	p.attempts++
 }
 
-func (p *dialPace) attemptsOfRound() int {
+// noteRefusal notes that a server has refused the client in the latest attempt.
+// It reports whether the client counts as refused: one server has refused it,
+// and each was tried since. Then the pauses of such a client begin, unless they
+// have begun before.
+func (p *dialPace) noteRefusal() (refused bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.round
-}
-
-// refused begins the pauses of a client that is refused, unless they go on.
-func (p *dialPace) refused() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	if !p.refusals.add(p.attempts, p.round) {
+		return false
+	}
 	if p.rare == 0 {
 		p.rare = p.longest
 	}
+	return true
 }
 
 func (p *dialPace) isRefused() bool {
@@ -199,18 +203,21 @@ func (p *dialPace) skipPause() {
 	p.skip = p.rare > 0
 }
 
-// accepted ends the pauses of a client that is refused.
+// accepted ends the pauses of a client that is refused, and forgets its
+// attempts: there is a connection.
 func (p *dialPace) accepted() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rare, p.skip = 0, false
+	p.attempts, p.refusals = 0, refusals{}
 }
 
-// nextRound begins a round: the pause before it was cut short.
+// nextRound begins a round, and forgets refusals: they were of other
+// credentials. The pause before it was cut short.
 func (p *dialPace) nextRound() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.tries, p.rare = 1, 0
+	p.tries, p.rare, p.refusals = 1, 0, refusals{}
 }
 
 func (p *dialPace) reset() {

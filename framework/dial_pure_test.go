@@ -68,8 +68,12 @@ func TestPaceGrowsAfterOneRound(t *testing.T) {
 			}
 		}
 		for range 2 { // refused, accepted, refused again
-			p.refused()
-			p.refused()
+			for i := range 4 { // the last one changes nothing
+				p.noteAttempt(3)
+				if refused := p.noteRefusal(); refused != (i >= 2) || p.isRefused() != refused {
+					t.Errorf("after %d refusals of 3 servers: refused %t", i+1, refused)
+				}
+			}
 			for i := range 50 {
 				bound := min(time.Second<<min(i, 10), time.Minute)
 				if got, rare := p.next(); got < bound/2 || got > bound || !rare {

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 )
 
 // dialServer opens a connection to one server, with TLS if that is configured,
@@ -17,7 +20,7 @@ func (c *core) dialServer(stop <-chan struct{}, network string, to server, limit
 	}
 	end := time.Now().Add(limit)
 	left := func() time.Duration { return max(time.Until(end), time.Millisecond) }
-	cfg, err := supply(context.Background(), c, stop, limit, func(context.Context) (*tls.Config, error) { return c.cfg.tls() })
+	cfg, err := supplied.Get(context.Background(), c.supplying, stop, limit, func(context.Context) (*tls.Config, error) { return c.cfg.tls() })
 	if err == nil && cfg == nil {
 		err = errNoTLS
 	}
@@ -33,12 +36,12 @@ func (c *core) dialServer(stop <-chan struct{}, network string, to server, limit
 		return nil, err
 	}
 	secured := tls.Client(conn, cfg)
-	_, err = supply(context.Background(), c, stop, left(), func(ctx context.Context) (struct{}, error) { // it calls functions of cfg
+	_, err = supplied.Get(context.Background(), c.supplying, stop, left(), func(ctx context.Context) (struct{}, error) { // it calls functions of cfg
 		return struct{}{}, secured.HandshakeContext(ctx)
 	})
 	if err != nil {
 		_ = conn.Close()
-		if isHangUp(err) {
+		if zkerr.IsHangUp(err) {
 			err = fmt.Errorf("the server has ended the handshake, as one that does not expect TLS at this address: %w", err)
 		}
 		return nil, fmt.Errorf("TLS: %w", err)

@@ -14,6 +14,9 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
@@ -23,7 +26,7 @@ import (
 func standing() (*session, *link) {
 	s := sessionAt(time.Now(), 5*time.Second, 0)
 	s.core.cfg.log, s.core.cfg.retry, s.core.cfg.maxRequest = zap.NewNop(), retry.Exponential(time.Hour, time.Hour, 9), defaultMaxRequest
-	s.core.supplying, s.core.done = make(chan struct{}, 1), make(chan struct{})
+	s.core.supplying, s.core.done = supplied.NewTokens(1, zap.NewNop()), make(chan struct{})
 	s.window, s.up, s.id = newWindow(), true, 7
 	s.hub.session, s.bundle.session, s.writes.session, s.plain.session = s, s, s, s
 	on := &link{
@@ -113,20 +116,10 @@ func TestWhatEndsAWait(t *testing.T) {
 		"reads that go on": {func(ctx context.Context, s *session, on *link) error {
 			close(on.presented)
 			on.closeSent = true // each fails
-			return failureOf((&Session{live: s}).readAllAndWatch(ctx, path, []Read{{Path: path}}))
+			return failureOf((&Session{live: s}).readAllAndWatch(ctx, path, []request.Read{{Path: path}}))
 		}, context.Canceled, zk.ErrNoServer, ErrSessionLost},
-		"a user's function": {func(ctx context.Context, s *session, on *link) error {
-			return failureOf(supply(ctx, s.core, s.over, time.Hour, func(context.Context) (int, error) {
-				time.Sleep(time.Minute)
-				return 0, nil
-			}))
-		}, errNoResult, nil, errSevered},
-		"its turn": {func(ctx context.Context, s *session, on *link) error {
-			s.core.supplying <- struct{}{}
-			return failureOf(supply(ctx, s.core, s.over, time.Hour, func(context.Context) (int, error) { return 0, nil }))
-		}, errNoResult, nil, errSevered},
 		"another's try to close a session": {func(ctx context.Context, s *session, on *link) error {
-			s.core.earlier = []*earlierSession{{orphan: orphan{id: 9}, asking: make(chan struct{})}}
+			s.core.earlier.all = []*earlierSession{{orphan: orphan{id: 9}, asking: make(chan struct{})}}
 			return failureIfOurs(s.core.closeEarlier(ctx, 9))
 		}, context.Canceled, nil, nil},
 		"the end of the client": {func(ctx context.Context, s *session, on *link) error {
@@ -171,7 +164,7 @@ func TestWhatEndsAWait(t *testing.T) {
 // Without a connection, or a session, nothing is begun.
 func TestNothingIsBegunWithoutAConnection(t *testing.T) {
 	const path = "/a"
-	reads := []Read{{Path: path}}
+	reads := []request.Read{{Path: path}}
 	for name, call := range map[string]func(s *session, on *link) error{
 		"what the server has": func(s *session, _ *link) error { return failureOf(s.offers(context.Background(), wire.OpMultiRead)) },
 		"events": func(s *session, _ *link) error {
@@ -328,7 +321,7 @@ func TestReadsEndWithThePolicy(t *testing.T) {
 		pauses := []time.Duration{time.Second, 2 * time.Second, backoff.Stop}
 		s.core.cfg.retry = func() backoff.BackOff { return &listed{pauses: pauses} }
 		began := time.Now()
-		if _, err := (&Session{live: s}).readAllAndWatch(t.Context(), "/a", []Read{{Path: "/a"}}); !errors.Is(err, zk.ErrNoServer) || time.Since(began) != 3*time.Second {
+		if _, err := (&Session{live: s}).readAllAndWatch(t.Context(), "/a", []request.Read{{Path: "/a"}}); !errors.Is(err, zk.ErrNoServer) || time.Since(began) != 3*time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
@@ -356,7 +349,7 @@ func TestTheTimeToCloseAnotherSession(t *testing.T) {
 			on := newLink(conn, s, server{}, nil, limit)
 			on.connectTimer.Stop()
 			began := time.Now()
-			if err := on.closeAnother(); !errors.Is(err, errAnotherSession) || time.Since(began) != min(limit, maxCloseStep) || !s.isSevered() {
+			if err := on.closeAnother(); !errors.Is(err, zkerr.AnotherSession) || time.Since(began) != min(limit, maxCloseStep) || !s.isSevered() {
 				t.Errorf("%v after %v", err, time.Since(began))
 			}
 			_ = theirs.Close()
@@ -393,7 +386,7 @@ func TestRequestsInOnePieceTakePlaces(t *testing.T) {
 func TestTheOrderOfWatchesThatAreNotArmed(t *testing.T) {
 	s, _ := standing()
 	s.core.cfg.maxRequest = 10 // not even one path fits
-	zxid, order, unset, err := (&Session{live: s}).setWatchesAgain(t.Context(), 1, []Read{{Path: "/a"}})
+	zxid, order, unset, err := (&Session{live: s}).setWatchesAgain(t.Context(), 1, []request.Read{{Path: "/a"}})
 	if zxid != 0 || order != 1 || len(unset) != 1 || err != nil {
 		t.Errorf("as of %d, order %d, unset %v, %v", zxid, order, unset, err)
 	}

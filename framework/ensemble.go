@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -48,7 +49,7 @@ func (e *ensemble) noteSeen(zxid int64) {
 
 // differs returns how an ensemble differs from the one that is known, "" if it
 // does not. stat is that of the chroot, if it has one.
-func (e *ensemble) differs(chroot prefix, stat wire.Stat, latest int64) string {
+func (e *ensemble) differs(chroot request.Prefix, stat wire.Stat, latest int64) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -180,4 +181,17 @@ func (l *link) vouch(session int64) error {
 		s.mu.Unlock()
 	}
 	return err
+}
+
+// contextUntil returns a context that ends when stop is closed.
+func contextUntil(stop <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-stop:
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	return ctx, cancel
 }

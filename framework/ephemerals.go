@@ -12,6 +12,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // The end of a session is one transaction, which lists the paths of all its
@@ -72,7 +74,7 @@ type claim struct {
 
 // errSessionFull is ErrTooLarge for a create that is refused for the size of
 // the session, not for its own.
-var errSessionFull = fmt.Errorf("%w: session full", ErrTooLarge)
+var errSessionFull = fmt.Errorf("%w: session full", zkerr.TooLarge)
 
 // longestSuffix is the length of the longest sequence number.
 const longestSuffix = len("-2147483648")
@@ -82,7 +84,7 @@ const longestSuffix = len("-2147483648")
 func ephemeralSize(ops ...any) (size int) {
 	for _, op := range ops {
 		if create, ok := op.(*zk.CreateRequest); ok && isEphemeral(create.Flags) {
-			if size += textSize(create.Path); isSequential(create.Flags) {
+			if size += request.TextSize(create.Path); request.IsSequential(create.Flags) {
 				size += longestSuffix
 			}
 		}
@@ -160,7 +162,7 @@ func (e *ephemerals) admit(ctx context.Context, size int, r *room, try func(limi
 		case ctx.Err() != nil:
 		case errors.Is(err, errUnsaid):
 			return fmt.Errorf("%w: %w", zk.ErrNoServer, err)
-		case err != nil && classify(err) != final:
+		case err != nil && zkerr.Classify(err) != zkerr.Final:
 			return zk.ErrNoServer // nothing was sent
 		case !more:
 			return fmt.Errorf("%w: the paths of this session's ephemeral znodes have %d bytes, and %d more would be above the limit of %d: "+
@@ -192,7 +194,7 @@ func (c *claim) settle(err error, made ...string) {
 	e.mu.Lock()
 	defer e.unlock()
 	counts := c.session == e.session
-	if err != nil && counts && (classify(err) == ambiguous || MaybeApplied(err)) {
+	if err != nil && counts && (zkerr.Classify(err) == zkerr.Ambiguous || MaybeApplied(err)) {
 		c.unsure = true
 		if !e.resolving && len(e.unsureLocked()) > mostUnsure {
 			e.resolving = true
@@ -239,7 +241,7 @@ func (e *ephemerals) releaseLocked(c *claim) (returned int) {
 func (e *ephemerals) addMadeLocked(path string, in *room) {
 	e.removeLocked(path)
 	e.noteLocked(path)
-	m := ephemeral{size: textSize(path)}
+	m := ephemeral{size: request.TextSize(path)}
 	if in == nil {
 		in = e.kept[path] // the answer to its create was lost
 	}
@@ -254,14 +256,14 @@ func (e *ephemerals) addMadeLocked(path string, in *room) {
 
 // settleMulti ends the claim of a multi, and notes what the multi has deleted.
 // The paths in responses are below root.
-func (e *ephemerals) settleMulti(c *claim, root prefix, ops []any, responses []zk.MultiResponse, err error) {
+func (e *ephemerals) settleMulti(c *claim, root request.Prefix, ops []any, responses []zk.MultiResponse, err error) {
 	var made []string
 	for i, op := range ops {
 		if deleted, ok := op.(*zk.DeleteRequest); ok && err == nil {
 			e.remove(deleted.Path)
 			made = slices.DeleteFunc(made, func(path string) bool { return path == deleted.Path })
 		} else if c != nil && err == nil && ephemeralSize(op) > 0 {
-			made = append(made, root.fix(responses[i].String))
+			made = append(made, root.Fix(responses[i].String))
 		}
 	}
 	c.settle(err, made...)

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -72,7 +73,7 @@ func (e *ephemerals) unsureLocked() (all []*claim) {
 func (e *ephemerals) resolve() {
 	ctx, cancel := context.WithTimeout(context.Background(), e.core.cfg.sessionTimeout)
 	defer cancel()
-	err := scope{core: e.core, budget: endless()}.do(ctx, opNameEphemerals, "/", repeatable, func(*attempt) error {
+	err := scope{core: e.core, budget: endless()}.do(ctx, request.NameEphemerals, "/", repeatable, func(*attempt) error {
 		_, err := e.countAnew(ctx, false)
 		return err
 	})
@@ -147,7 +148,7 @@ func (s *session) ephemeralPaths(ctx context.Context, on *link) ([]string, error
 	if err := s.sync(ctx, "/"); err != nil { // the member may lag
 		return nil, err
 	}
-	r, err := call(ctx, s, Request{Op: opNameEphemerals, Path: "/"}, func(*zk.Conn) (reply, error) {
+	r, err := call(ctx, s, Request{Op: request.NameEphemerals, Path: "/"}, func(*zk.Conn) (reply, error) {
 		return s.ask(ctx, on, wire.OpGetEphemerals, &wire.PathRequest{Path: "/"}, mostAsked)
 	}, nil)
 	if err != nil {

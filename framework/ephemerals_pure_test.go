@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 )
 
 // What a create has made in a session that is over does not count in the next,
@@ -58,7 +60,7 @@ func TestAnAnswerThatIsOlderThanWhatIsKnown(t *testing.T) {
 		e.beginCountLocked()
 		test.after(e)
 		e.endCountLocked(test.found, nil)
-		if counts := e.sum == textSize(path); counts != test.counts || !counts && e.sum != 0 {
+		if counts := e.sum == request.TextSize(path); counts != test.counts || !counts && e.sum != 0 {
 			t.Errorf("%s: %d bytes", name, e.sum)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // This file reserves room for ephemeral znodes to come: what keeps something
@@ -71,7 +73,7 @@ func (e *ephemerals) returnLocked(r *room, size int) {
 
 func (s *Session) reserving(dir, name string, n int) *Session {
 	view := *s
-	view.reserve = n * (textSize(layout.Join(dir, name)) + layout.ProtectionSize + longestSuffix)
+	view.reserve = n * (request.TextSize(layout.Join(dir, name)) + layout.ProtectionSize + longestSuffix)
 	return &view
 }
 
@@ -83,13 +85,13 @@ func (s *Session) inRoom(r *room) *Session {
 
 func (s *Session) keepRoom(path string, sequential bool) (in func(*Session) *Session, drop func(), err error) {
 	fail := func(err error) (func(*Session) *Session, func(), error) {
-		return nil, nil, &opError{op: opNameCreate, path: path, err: err}
+		return nil, nil, &zkerr.Op{Op: request.NameCreate, Path: path, Err: err}
 	}
 	if err := s.Err(); err != nil {
 		return fail(err)
 	}
-	full := s.root.fix(path)
-	size := textSize(full)
+	full := s.root.Fix(path)
+	size := request.TextSize(full)
 	if sequential {
 		size += layout.ProtectionSize + longestSuffix
 	}

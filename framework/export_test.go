@@ -5,6 +5,8 @@ import (
 	"reflect"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 )
 
 // UnderWay is how many requests with creates may be under way in a session.
@@ -85,7 +87,6 @@ func Followers(s *Session) (n int) {
 
 // What forEngine has.
 var (
-	AnswerOf        = forEngine{}.AnswerOf
 	WatchTree       = forEngine{}.WatchTree
 	TreesRefused    = forEngine{}.TreesRefused
 	DistrustTrees   = forEngine{}.DistrustTrees
@@ -96,6 +97,12 @@ var (
 	Arm             = forEngine{}.Arm
 	MakeDirectory   = forEngine{}.MakeDirectory
 )
+
+// ReadAllPlaced is the ReadAll of a Client or a Session, with the place of each
+// answer.
+func ReadAllPlaced(ctx context.Context, in interface{ scope() scope }, reads ...request.Read) ([]request.Result, error) {
+	return in.scope().readAll(ctx, reads)
+}
 
 // CreateEphemeral, CloseEarlier and WatchAndResume are what forEngine has.
 func CreateEphemeral(s *Session, path string, data []byte, acl ...zk.ACL) error {
@@ -112,13 +119,15 @@ func WatchAndResume(s *Session, path string) (data []byte, stat *zk.Stat, change
 
 // Earlier returns how many sessions that are over the client remembers.
 func Earlier(c *Client) int {
-	c.shared.mu.Lock()
-	defer c.shared.mu.Unlock()
-	return len(c.shared.earlier)
+	c.shared.earlier.mu.Lock()
+	defer c.shared.earlier.mu.Unlock()
+	return len(c.shared.earlier.all)
 }
 
 // CloseOrphan closes a session as it does after its loss.
-func CloseOrphan(s *Session) bool { return s.live.closeOrphan() }
+func CloseOrphan(s *Session) bool {
+	return s.live.core.closeOrphan(context.Background(), s.live.orphan(), withPauses) == nil
+}
 
 // Many is from how many watches on they are armed together.
 const Many = many

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/retry"
@@ -68,7 +69,7 @@ func (c *Client) WatchChildren(ctx context.Context, path string) (<-chan Childre
 func follow[T any](ctx context.Context, w scope, kind watchKind, path string, form func(node, error) T) (<-chan T, error) {
 	last, seen, err := w.readAndWatch(ctx, kind, path, true)
 	if err == nil && !last.found {
-		if err = w.requireChroot(ctx, opNameWatch, path); err != nil {
+		if err = w.requireChroot(ctx, request.NameWatch, path); err != nil {
 			seen.leave()
 		}
 	}

@@ -2,13 +2,13 @@ package framework
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -153,7 +153,7 @@ func (l *link) await(answer <-chan reply) (reply, error) {
 	select {
 	case r, ok := <-answer:
 		if ok {
-			return r, errorOf(r.code)
+			return r, zkerr.Of(r.code)
 		}
 	case <-l.session.over:
 	}
@@ -275,27 +275,4 @@ func (l *link) sendOwn(op wire.Op, frames []byte, xids ...int32) bool {
 		_ = l.Close()
 	}
 	return true
-}
-
-// errorOf returns the error that the wire client has for a code.
-func errorOf(code wire.Code) error {
-	switch code {
-	case wire.OK:
-		return nil
-	case wire.NoNode:
-		return zk.ErrNoNode
-	case wire.NoAuth:
-		return zk.ErrNoAuth
-	case wire.SessionExpired:
-		return zk.ErrSessionExpired
-	case wire.SessionMoved:
-		return zk.ErrSessionMoved
-	case wire.AuthFailed:
-		return zk.ErrAuthFailed
-	case wire.BadArguments:
-		return zk.ErrBadArguments
-	case wire.APIError:
-		return zk.ErrAPIError
-	}
-	return fmt.Errorf("unknown error: %d", int32(code))
 }

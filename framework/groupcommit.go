@@ -10,7 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/internal/wire"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // Group commit: the writes of contenders share requests. They are the protected
@@ -95,7 +96,7 @@ type groupedWrite struct {
 	dir    string          // of a create
 	gone   <-chan struct{} // closed: its caller has returned
 	ctx    context.Context // of its caller, for the observers
-	also   []Read          // what is read with the list behind a create, with absolute paths
+	also   []request.Read  // what is read with the list behind a create, with absolute paths
 	behind *readBehind     // that was sent behind it last, once it is answered; nil: nothing was
 	made   string          // the path, once a create has succeeded
 
@@ -167,7 +168,7 @@ func (g *groupCommit) enqueue(w *groupedWrite, alone bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	_, refused := g.refused[w.dir]
-	if alone || cfg.noBatching || refused && w.isCreate() || operationSize(w.op) > cfg.maxRequest/batchShare {
+	if alone || cfg.noBatching || refused && w.isCreate() || request.OperationSize(w.op) > cfg.maxRequest/batchShare {
 		w.next <- step{alone: true}
 	} else {
 		if w.instead != "" {
@@ -270,7 +271,7 @@ func (g *groupCommit) takeLocked() *flight {
 			if _, taken := dirs[w.dir]; taken && creates {
 				return false
 			}
-			size := operationSize(w.op)
+			size := request.OperationSize(w.op)
 			if full = len(f.writes) > 0 && (size > room || len(f.writes) == batchOps); full {
 				return false
 			}
@@ -317,15 +318,15 @@ func (g *groupCommit) send(f *flight) {
 	s := g.session
 	unsent := s.awaitSent(f.writes[0].path, func(on *link) { g.sent(f, on) })
 	first := f.writes[0]
-	ask := Request{Op: opNameMulti, Path: first.path, Operations: len(ops)}
-	responses, err := observed(first.ctx, s, ask, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return wireMulti(conn, ops) })
+	ask := Request{Op: request.NameMulti, Path: first.path, Operations: len(ops)}
+	responses, err := observed(first.ctx, s, ask, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return request.Multi(conn, ops) })
 	s.core.ephemerals.settleMulti(nil, "", ops, responses, err)
 	s.forgetSent(unsent)
 	g.landed(f)
 	s.core.observers.batched(Batch{Operations: len(ops)})
 	named := -1
-	if err != nil && classify(err) == final {
-		named = refusedOperation(responses, len(ops))
+	if err != nil && zkerr.Classify(err) == zkerr.Final {
+		named = request.Refused(responses, len(ops))
 	}
 	for i, w := range f.writes {
 		if err == nil && w.isCreate() {
@@ -336,7 +337,7 @@ func (g *groupCommit) send(f *flight) {
 		switch {
 		case err == nil:
 			g.answered(w, nil)
-		case classify(err) != final:
+		case zkerr.Classify(err) != zkerr.Final:
 			w.next <- step{err: err}
 		case i == named:
 			g.note(w, err)
@@ -360,24 +361,6 @@ func (g *groupCommit) answered(w *groupedWrite, err error) {
 	}
 }
 
-// refusedOperation returns the index of the operation for which the ensemble
-// has refused a multi, -1 if the answer does not say.
-func refusedOperation(responses []zk.MultiResponse, ops int) int {
-	if len(responses) != ops {
-		return -1
-	}
-	for i, r := range responses {
-		if r.Error == nil {
-			continue
-		}
-		if code, _ := codeOf(r.Error); code == wire.RuntimeInconsistency { // not executed because of another one
-			return -1
-		}
-		return i
-	}
-	return -1
-}
-
 // sendAlone sends w at once. The request does not count as under way, so it
 // holds no other write back.
 func (g *groupCommit) sendAlone(w *groupedWrite) {
@@ -397,14 +380,14 @@ func (g *groupCommit) exchange(w *groupedWrite, onSent func(*link)) (err error) 
 	unsent := s.awaitSent(w.path, onSent)
 	defer s.forgetSent(unsent)
 	if op, ok := w.op.(*zk.DeleteRequest); ok {
-		_, err = observed(w.ctx, s, Request{Op: opNameDelete, Path: op.Path}, func(conn *zk.Conn) (struct{}, error) {
+		_, err = observed(w.ctx, s, Request{Op: request.NameDelete, Path: op.Path}, func(conn *zk.Conn) (struct{}, error) {
 			return struct{}{}, conn.Delete(op.Path, op.Version)
 		})
 		return err
 	}
 	op := w.op.(*zk.CreateRequest)
-	w.made, err = observed(w.ctx, s, Request{Op: opNameCreate, Path: op.Path}, func(conn *zk.Conn) (string, error) {
-		return createAt(conn, op.Path, op.Data, op.Flags, op.Acl)
+	w.made, err = observed(w.ctx, s, Request{Op: request.NameCreate, Path: op.Path}, func(conn *zk.Conn) (string, error) {
+		return request.Create(conn, op.Path, op.Data, op.Flags, op.Acl)
 	})
 	return err
 }
@@ -435,7 +418,7 @@ func (g *groupCommit) landed(f *flight) {
 // are then sent alone: in a batch, all other writes would have to be sent
 // twice.
 func (g *groupCommit) note(w *groupedWrite, err error) {
-	if !w.isCreate() || err != nil && classify(err) != final {
+	if !w.isCreate() || err != nil && zkerr.Classify(err) != zkerr.Final {
 		return
 	}
 	g.mu.Lock()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -44,9 +45,9 @@ func TestReadsThatShareARequest(t *testing.T) {
 	on.offers.of = map[wire.Op]*offered{wire.OpMultiRead: {known: known, yes: true}}
 	g := &groupCommit{session: s}
 	writes := queueOf("c1 d c22 c333")
-	writes[2].also = []Read{{Path: "/read/besides"}}
+	writes[2].also = []request.Read{{Path: "/read/besides"}}
 	b := &readBehind{writes: []*groupedWrite{writes[0], writes[2], writes[3]}, shared: true}
-	size := requestHead + len(b.request().Append(nil))
+	size := request.HeadSize + len(b.request().Append(nil))
 	for more, want := range map[int]bool{-1: false, 0: true, 1: true} {
 		if s.core.cfg.maxRequest = size + more; g.sharesReads(writes, on) != want {
 			t.Errorf("%d bytes, %d may be sent: shared %t", size, size+more, !want)
@@ -56,7 +57,7 @@ func TestReadsThatShareARequest(t *testing.T) {
 
 // Which writes make the next request.
 func TestTakeLocked(t *testing.T) {
-	one := operationSize(queueOf("d")[0].op)
+	one := request.OperationSize(queueOf("d")[0].op)
 	many := func(n int, kind string) (names string) {
 		for i := range n {
 			if kind == "c" {
@@ -138,7 +139,7 @@ func TestTakeLocked(t *testing.T) {
 // What is sent alone from the start, and what is put into the queue. Without a
 // connection the queue has an error for it.
 func TestEnqueue(t *testing.T) {
-	one := operationSize(queueOf("d")[0].op)
+	one := request.OperationSize(queueOf("d")[0].op)
 	for name, tt := range map[string]struct {
 		write        string
 		alone, plain bool
@@ -194,30 +195,5 @@ func TestNote(t *testing.T) {
 	}
 	if g.note(queueOf("c1024")[0], zk.ErrNoNode); len(g.refused) != 1 {
 		t.Errorf("%d are remembered after too many", len(g.refused))
-	}
-}
-
-// Which operation of a multi was refused.
-func TestRefusedOperation(t *testing.T) {
-	other := errors.New("unknown error: -2")
-	for _, tt := range []struct {
-		errs []error
-		ops  int
-		want int
-	}{
-		{[]error{nil, zk.ErrNoNode}, 2, 1},
-		{[]error{nil, nil, zk.ErrNoNode, other}, 4, 2},
-		{[]error{other, zk.ErrNoNode}, 2, -1},
-		{[]error{nil, nil}, 2, -1},
-		{[]error{zk.ErrNoNode}, 2, -1},
-		{nil, 0, -1},
-	} {
-		responses := make([]zk.MultiResponse, len(tt.errs))
-		for i, err := range tt.errs {
-			responses[i].Error = err
-		}
-		if got := refusedOperation(responses, tt.ops); got != tt.want {
-			t.Errorf("%v of %d: %d, want %d", tt.errs, tt.ops, got, tt.want)
-		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/clock"
 	"github.com/zkrecipes/zkrecipes/internal/managed/proof"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // hold is an interest in the fate of the session: see Session.Hold.
@@ -276,5 +277,5 @@ func (s *session) granted() time.Duration {
 func (s *session) onHeartbeat(e event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.evidence.End(e.beat, isAnswer(e.err), e.at)
+	s.evidence.End(e.beat, zkerr.IsAnswer(e.err), e.at)
 }

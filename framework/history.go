@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"syscall"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -35,11 +35,6 @@ type hangUps struct {
 	askedAt time.Time // when the new session was opened last
 }
 
-// isHangUp reports whether the server has ended the connection, not we.
-func isHangUp(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-}
-
 // whyHungUp says why a server may hang up before it has answered the connect
 // request. Servers do not say it, except that they refuse a certificate: in TLS
 // 1.3 only the first read says that.
@@ -58,7 +53,7 @@ func (l *link) onNoAnswer(err error) {
 	switch {
 	case errors.Is(err, net.ErrClosed), errors.Is(err, io.ErrClosedPipe): // we have closed it
 		return
-	case !isHangUp(err):
+	case !zkerr.IsHangUp(err):
 		c.servers.noteFault(l.to, fmt.Errorf("no answer from %s: %w", l.to, err))
 		return
 	}
@@ -104,7 +99,7 @@ func (s *session) askForHistory(at server, seen int64) {
 	}
 	if latest < seen {
 		s.onExpired(fmt.Errorf("%w: the ensemble's history was replaced: its latest transaction is 0x%x, and this session has seen 0x%x",
-			ErrSessionLost, latest, seen))
+			zkerr.SessionLost, latest, seen))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -134,7 +135,7 @@ func TestOnNoAnswer(t *testing.T) {
 		if err := s.core.fault(); err != nil {
 			text = err.Error()
 		}
-		if (text == "") != (tt.has == "") || !strings.Contains(text, tt.has) || strings.Contains(text, tt.lack) || s.hungUp.since.IsZero() == isHangUp(tt.err) {
+		if (text == "") != (tt.has == "") || !strings.Contains(text, tt.has) || strings.Contains(text, tt.lack) || s.hungUp.since.IsZero() == zkerr.IsHangUp(tt.err) {
 			t.Errorf("%s: %q, hung up %v", name, text, s.hungUp)
 		}
 	}

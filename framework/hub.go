@@ -10,6 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -225,15 +227,15 @@ func (h *hub) drop(w *watch) {
 // fails, no watch is left. A watch that is joined is checked first, if recheck
 // is true or it was not checked for half a session timeout.
 func (w scope) watch(ctx context.Context, kind watchKind, path string, recheck bool) (*watch, error) {
-	if err := ValidatePath(path); err != nil {
-		return nil, &opError{op: opNameWatch, path: path, err: err}
+	if err := request.ValidatePath(path); err != nil {
+		return nil, &zkerr.Op{Op: request.NameWatch, Path: path, Err: err}
 	}
-	key := watchKey{kind, w.root.fix(path)}
-	if err := w.core.cfg.fits(textSize(key.path) + boolSize); err != nil {
-		return nil, &opError{op: opNameWatch, path: path, err: err}
+	key := watchKey{kind, w.root.Fix(path)}
+	if err := w.core.cfg.fits(request.TextSize(key.path) + request.BoolSize); err != nil {
+		return nil, &zkerr.Op{Op: request.NameWatch, Path: path, Err: err}
 	}
 	var armed *watch
-	err := w.do(ctx, opNameWatch, path, repeatable, func(a *attempt) error {
+	err := w.do(ctx, request.NameWatch, path, repeatable, func(a *attempt) error {
 		again := false
 		for {
 			var isNew bool
@@ -257,7 +259,7 @@ func (w scope) watch(ctx context.Context, kind watchKind, path string, recheck b
 				return nil
 			}
 			armed.leave()
-			if isNew || again || ctx.Err() != nil || classify(err) != final {
+			if isNew || again || ctx.Err() != nil || zkerr.Classify(err) != zkerr.Final {
 				return err
 			}
 			again = true // the read that has failed may have begun before this call
@@ -322,7 +324,7 @@ var watchOps = map[watchKind]wire.Op{watchData: wire.OpGetData, watchMissing: wi
 
 // readUnder reads a znode, and arms a watch if it is to.
 func (s *session) readUnder(key watchKey, on *link, arm bool) (n node, r reply, err error) {
-	n, err = call(context.Background(), s, Request{Op: opNameWatch, Path: key.path}, func(*zk.Conn) (_ node, err error) {
+	n, err = call(context.Background(), s, Request{Op: request.NameWatch, Path: key.path}, func(*zk.Conn) (_ node, err error) {
 		r, err = s.ask(context.Background(), on, watchOps[key.kind], &wire.WatchRequest{Path: key.path, Watch: arm}, 0)
 		if err != nil && key.kind == watchMissing && errors.Is(err, zk.ErrNoNode) {
 			return node{}, nil
@@ -352,7 +354,7 @@ func nodeIn(kind watchKind, body []byte) (n node, err error) {
 		n.found = true
 	}
 	if err != nil { // the link has seen to it that the body can be decoded
-		return node{}, fmt.Errorf("%w: %w: %w", zk.ErrConnectionClosed, errMalformed, err)
+		return node{}, fmt.Errorf("%w: %w: %w", zk.ErrConnectionClosed, zkerr.Malformed, err)
 	}
 	n.stat = (*zk.Stat)(&stat)
 	return n, nil

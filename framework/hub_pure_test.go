@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -69,7 +70,7 @@ func TestNodesThatCannotBeDecoded(t *testing.T) {
 		if err != nil || n.stat.Mzxid != 3 || string(n.data)+strings.Join(n.children, "") != "a" {
 			t.Errorf("%+v, %v", n, err)
 		}
-		if n, err = nodeIn(kind, body[:len(body)-1]); !errors.Is(err, errMalformed) || !errors.Is(err, zk.ErrConnectionClosed) || n.stat != nil {
+		if n, err = nodeIn(kind, body[:len(body)-1]); !errors.Is(err, zkerr.Malformed) || !errors.Is(err, zk.ErrConnectionClosed) || n.stat != nil {
 			t.Errorf("cut off: %+v, %v", n, err)
 		}
 	}

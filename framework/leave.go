@@ -5,15 +5,18 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // startDelete is StartDelete of package recipes/internal/privileged.
 func (s *Session) startDelete(ctx context.Context, path string, patient bool) (finish func() error) {
 	live, w := s.session(), s.scope()
-	if err := ValidatePath(path); err != nil {
-		return func() error { return &opError{op: opNameDelete, path: path, err: err} }
+	if err := request.ValidatePath(path); err != nil {
+		return func() error { return &zkerr.Op{Op: request.NameDelete, Path: path, Err: err} }
 	}
-	full := w.root.fix(path)
+	full := w.root.Fix(path)
 	if ctx == nil { // a bug of the caller's: but a panic here would be one with the line's mutex held
 		ctx = context.Background()
 	}
@@ -28,10 +31,10 @@ func (s *Session) startDelete(ctx context.Context, path string, patient bool) (f
 		switch {
 		case err == nil:
 			return nil
-		case !isDetached(err) && classify(err) == final:
-			return &opError{op: opNameDelete, path: path, root: w.root, err: withMeaning(err)}
+		case !isDetached(err) && zkerr.Classify(err) == zkerr.Final:
+			return &zkerr.Op{Op: request.NameDelete, Path: path, Root: string(w.root), Err: zkerr.WithMeaning(err)}
 		}
-		return w.leave(ctx, full, true, classify(err) == ambiguous)
+		return w.leave(ctx, full, true, zkerr.Classify(err) == zkerr.Ambiguous)
 	}
 }
 
@@ -39,11 +42,11 @@ func (s *Session) startDelete(ctx context.Context, path string, patient bool) (f
 // be part of a batch, unless alone is true or an earlier delete of the znode
 // may have been executed. unsure says that this is so from the start.
 func (w scope) leave(ctx context.Context, full string, alone, unsure bool) error {
-	path := w.root.unfix(full)
-	if err := ValidatePath(path); err != nil {
-		return &opError{op: opNameDelete, path: path, err: err}
+	path := w.root.Unfix(full)
+	if err := request.ValidatePath(path); err != nil {
+		return &zkerr.Op{Op: request.NameDelete, Path: path, Err: err}
 	}
-	return w.do(ctx, opNameDelete, path, repeatable, func(a *attempt) error {
+	return w.do(ctx, request.NameDelete, path, repeatable, func(a *attempt) error {
 		a.unsure = a.unsure || unsure
 		write := newDelete(ctx, full)
 		_, err := detach(ctx, a.session, func() (made, error) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -135,7 +136,7 @@ func (l *link) Write(p []byte) (int, error) {
 		_ = l.Close()
 		return len(p), nil
 	}
-	if _, err := l.Conn.Write(l.withBehind(frame)); err != nil && !(connects && isHangUp(err)) { // why is read next
+	if _, err := l.Conn.Write(l.withBehind(frame)); err != nil && !(connects && zkerr.IsHangUp(err)) { // why is read next
 		_ = l.Close()
 	}
 	return len(p), nil
@@ -345,11 +346,11 @@ func (l *link) take(p []byte) bool {
 		return true
 	}
 	_ = l.Close()
-	if errors.Is(l.fault, errAnotherSession) || errors.Is(l.fault, errNotCaughtUp) || errors.Is(l.fault, errNotVouched) {
+	if errors.Is(l.fault, zkerr.AnotherSession) || errors.Is(l.fault, errNotCaughtUp) || errors.Is(l.fault, errNotVouched) {
 		return false
 	}
 	if l.fault == nil {
-		l.fault = errMalformed
+		l.fault = zkerr.Malformed
 	}
 	if !l.in.later && bytes.HasPrefix(l.in.head[:l.in.have], tlsAlert) {
 		l.fault = errors.New("it answers with TLS, which this client was made without")
@@ -390,8 +391,6 @@ const (
 
 // tlsAlert begins what a server that expects TLS answers to anything else.
 var tlsAlert = []byte{21, 3}
-
-var errMalformed = errors.New("malformed answer")
 
 // onHead looks at the head of a frame, and reports whether the wire client may
 // have the frame, and which fields its body must have for that.
@@ -436,8 +435,8 @@ func (l *link) onHead(head []byte, first bool) (body []field, ok bool) {
 		}
 		if !failed {
 			body = bodies[op]
-		} else if op == wire.OpMultiRead && isRefusal(errorOf(code)) { // here: nobody may wait for the answer any more
-			l.session.core.refuse(op, errorOf(code))
+		} else if op == wire.OpMultiRead && zkerr.IsRefusal(zkerr.Of(code)) { // here: nobody may wait for the answer any more
+			l.session.core.refuse(op, zkerr.Of(code))
 		}
 	}
 	l.session.onAnswer(l, xid, failed, now)

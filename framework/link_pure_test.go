@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -163,8 +164,8 @@ func TestFramesThatAreCutOff(t *testing.T) {
 	if got := on.nameSeen(make([]byte, connectSeen+7)); len(got) != connectSeen+7 {
 		t.Errorf("a connect request of %d bytes", len(got))
 	}
-	on.fault = errMalformed
-	if n, err := on.Read(make([]byte, 8)); n != 0 || !errors.Is(err, errMalformed) {
+	on.fault = zkerr.Malformed
+	if n, err := on.Read(make([]byte, 8)); n != 0 || !errors.Is(err, zkerr.Malformed) {
 		t.Errorf("behind what makes no sense: %d, %v", n, err)
 	}
 	for size := range frameXid + 4 {
@@ -197,7 +198,7 @@ func TestASizeIsJudgedAtOnce(t *testing.T) {
 			on := newLink(scripted{Reader: conn}, s, server{}, nil, time.Minute)
 			begin(on)
 			began := time.Now()
-			if _, err := on.Read(make([]byte, 8)); !errors.Is(err, errMalformed) || time.Since(began) > 0 {
+			if _, err := on.Read(make([]byte, 8)); !errors.Is(err, zkerr.Malformed) || time.Since(began) > 0 {
 				t.Errorf("%s: %v after %v", name, err, time.Since(began))
 			}
 			_ = conn.Close()

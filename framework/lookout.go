@@ -7,6 +7,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 )
@@ -65,12 +67,12 @@ func (w *watch) look(this, before *look) {
 	w.lookout.next = nil
 	s.hub.mu.Unlock()
 	began := time.Now()
-	now, err := call(context.Background(), s, Request{Op: opNameWatch, Path: w.key.path}, func(conn *zk.Conn) (n node, err error) {
+	now, err := call(context.Background(), s, Request{Op: request.NameWatch, Path: w.key.path}, func(conn *zk.Conn) (n node, err error) {
 		n.found, n.stat, err = conn.Exists(w.key.path)
 		return n, err
 	}, nil)
 	switch {
-	case err != nil && classify(err) != final:
+	case err != nil && zkerr.Classify(err) != zkerr.Final:
 		this.err = err
 	case err != nil, w.misses(now):
 		s.hub.loseWatch(w)

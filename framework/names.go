@@ -134,7 +134,7 @@ func (r *serverList) awaitLocked(stop <-chan struct{}, limit time.Duration, enou
 		case <-late:
 			err = fmt.Errorf("no name server has answered within %v", limit)
 		case <-stop:
-			err = errSevered
+			err = supplied.ErrStopped
 		}
 		r.mu.Lock()
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -20,10 +21,6 @@ import (
 // any other server would do only if it failed. So that is taken for an answer
 // from a client's servers that have opened another session, and have resumed
 // none since.
-
-// errAnotherSession is wrapped by the end of a session that a server has not
-// resumed.
-var errAnotherSession = errors.New("the server has opened another session instead")
 
 // errResumesNone is why a session cannot be closed by a connection of its own.
 var errResumesNone = errors.New("the servers resume no session")
@@ -41,7 +38,7 @@ func (s *session) isAnother(id int64) bool {
 // the end. It returns why the session is over.
 func (l *link) closeAnother() error {
 	s := l.session
-	why := fmt.Errorf("%w: %s does not resume it: %w", ErrSessionLost, l.to, errAnotherSession)
+	why := fmt.Errorf("%w: %s does not resume it: %w", zkerr.SessionLost, l.to, zkerr.AnotherSession)
 	s.core.resumesNone.Store(true)
 	s.mu.Lock()
 	s.dialed = nil // the end of ours leaves this connection to us
@@ -59,7 +56,7 @@ func (l *link) closeAnother() error {
 
 // onEnd notes that l has ended with err, between two answers.
 func (s *session) onEnd(l *link, err error) {
-	if !isHangUp(err) {
+	if !zkerr.IsHangUp(err) {
 		return
 	}
 	if s.core.containers.onEnd(&l.unanswered) {

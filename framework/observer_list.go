@@ -8,6 +8,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 )
 
 // observerList is the observers of a client. A method passes one event to all
@@ -18,7 +21,7 @@ type observerList []*observer
 // observer is one of them.
 type observer struct {
 	Observer
-	events *callQueue // calls what is not called in place
+	events *supplied.Queue // calls what is not called in place
 }
 
 // How many events of an observer may wait: requests, batches, retries and reads
@@ -31,11 +34,11 @@ const (
 func newObservers(all []Observer, log *zap.Logger) observerList {
 	var observers observerList
 	for _, each := range all {
-		o := &observer{each, newCallQueue(requestEvents, otherEvents, log)}
+		var report func(n int)
 		if each.Dropped != nil {
-			o.events.report = func(n int) { each.Dropped(Drop{Events: n}) }
+			report = func(n int) { each.Dropped(Drop{Events: n}) }
 		}
-		observers = append(observers, o)
+		observers = append(observers, &observer{each, supplied.NewQueue(requestEvents, otherEvents, log, report)})
 	}
 	return observers
 }
@@ -75,7 +78,7 @@ func (o observerList) startAcquire(ctx context.Context, a Acquire) (during conte
 		r.Waited = time.Since(began)
 		for i, ctx := range contexts {
 			if fn := o[i].AcquireEnd; fn != nil {
-				defer o[i].events.call(func() { fn(ctx, a, r) }) // deferred: if one ends the goroutine, the others are called
+				defer o[i].events.Call(func() { fn(ctx, a, r) }) // deferred: if one ends the goroutine, the others are called
 			}
 		}
 	}
@@ -105,7 +108,7 @@ func start[T any](ctx context.Context, o *observer, fn func(context.Context, T) 
 		return ctx
 	}
 	values := ctx
-	o.events.call(func() {
+	o.events.Call(func() {
 		if returned := fn(ctx, what); returned != nil {
 			returned.Value(probe{}) // a nil pointer panics here, and not in the caller's Acquire
 			values = returned
@@ -142,7 +145,7 @@ func (c observedContext) Value(key any) any {
 func (o observerList) released(ctx context.Context, r Release) {
 	for _, each := range o {
 		if fn := each.Released; fn != nil {
-			defer each.events.call(func() { fn(ctx, r) }) // deferred: if one ends the goroutine, the others are called
+			defer each.events.Call(func() { fn(ctx, r) }) // deferred: if one ends the goroutine, the others are called
 		}
 	}
 }
@@ -151,7 +154,7 @@ func (o observerList) released(ctx context.Context, r Release) {
 func (o observerList) lost(ctx context.Context, l Loss) {
 	for _, each := range o {
 		if fn := each.Lost; fn != nil {
-			each.events.post(func() { fn(ctx, l) })
+			each.events.Post(func() { fn(ctx, l) })
 		}
 	}
 }
@@ -161,7 +164,7 @@ func (o observerList) lost(ctx context.Context, l Loss) {
 func (o observerList) lostReleased(ctx context.Context, l Loss) {
 	for _, each := range o {
 		if fn := each.LostReleased; fn != nil {
-			defer each.events.call(func() { fn(ctx, l) })
+			defer each.events.Call(func() { fn(ctx, l) })
 		}
 	}
 }
@@ -170,7 +173,7 @@ func (o observerList) lostReleased(ctx context.Context, l Loss) {
 func (o observerList) overran(ctx context.Context, over Overrun) {
 	for _, each := range o {
 		if fn := each.Overran; fn != nil {
-			defer each.events.call(func() { fn(ctx, over) })
+			defer each.events.Call(func() { fn(ctx, over) })
 		}
 	}
 }
@@ -179,7 +182,7 @@ func (o observerList) overran(ctx context.Context, over Overrun) {
 func (o observerList) revoked(ctx context.Context, r Revocation) {
 	for _, each := range o {
 		if fn := each.Revoked; fn != nil {
-			each.events.post(func() { fn(ctx, r) })
+			each.events.Post(func() { fn(ctx, r) })
 		}
 	}
 }
@@ -217,21 +220,21 @@ func (o *observer) startRequest(ctx context.Context, r Request) (end func(Reques
 		return nil
 	case o.RequestStart == nil:
 		return func(result RequestResult) {
-			o.events.offer(func() { o.RequestEnd(ctx, r, result) })
+			o.events.Offer(func() { o.RequestEnd(ctx, r, result) })
 		}
 	}
-	if !o.events.offer(func() { ctx = start(ctx, o, o.RequestStart, r) }) || o.RequestEnd == nil {
+	if !o.events.Offer(func() { ctx = start(ctx, o, o.RequestStart, r) }) || o.RequestEnd == nil {
 		return nil
 	}
 	return func(result RequestResult) {
-		o.events.keep(func() { o.RequestEnd(ctx, r, result) }) // its start was not dropped
+		o.events.Keep(func() { o.RequestEnd(ctx, r, result) }) // its start was not dropped
 	}
 }
 
 func (o observerList) retried(ctx context.Context, r Retry) {
 	for _, each := range o {
 		if fn := each.Retried; fn != nil {
-			each.events.offer(func() { fn(ctx, r) })
+			each.events.Offer(func() { fn(ctx, r) })
 		}
 	}
 }
@@ -239,7 +242,7 @@ func (o observerList) retried(ctx context.Context, r Retry) {
 func (o observerList) batched(b Batch) {
 	for _, each := range o {
 		if fn := each.Batched; fn != nil {
-			each.events.offer(func() { fn(b) })
+			each.events.Offer(func() { fn(b) })
 		}
 	}
 }
@@ -247,7 +250,7 @@ func (o observerList) batched(b Batch) {
 func (o observerList) opened() {
 	for _, each := range o {
 		if each.Opened != nil {
-			each.events.post(each.Opened)
+			each.events.Post(each.Opened)
 		}
 	}
 }
@@ -255,7 +258,7 @@ func (o observerList) opened() {
 func (o observerList) stateChanged(change StateChange) {
 	for _, each := range o {
 		if fn := each.StateChanged; fn != nil {
-			each.events.post(func() { fn(change) })
+			each.events.Post(func() { fn(change) })
 		}
 	}
 }
@@ -263,7 +266,7 @@ func (o observerList) stateChanged(change StateChange) {
 func (o observerList) abandoned(a Abandonment) {
 	for _, each := range o {
 		if fn := each.Abandoned; fn != nil {
-			each.events.post(func() { fn(a) })
+			each.events.Post(func() { fn(a) })
 		}
 	}
 }
@@ -272,7 +275,7 @@ func (o observerList) abandoned(a Abandonment) {
 // patience ends first.
 func (o observerList) flush(patience <-chan time.Time) bool {
 	for _, each := range o {
-		if !each.events.flush(patience) {
+		if !each.events.Flush(patience) {
 			return false
 		}
 	}
@@ -285,7 +288,7 @@ func observed[T any](ctx context.Context, s *session, ask Request, call func(*zk
 	end := s.startObserved(ctx, ask)
 	value, err := call(s.conn)
 	end(err)
-	if ask.Op == opNameDelete {
+	if ask.Op == request.NameDelete {
 		s.core.ephemerals.onDelete(ask.Path, err)
 	}
 	return value, err

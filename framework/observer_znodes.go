@@ -115,7 +115,7 @@ func (o observerList) wantReads() bool {
 func (o observerList) presenceChanged(change PresenceChange) {
 	for _, each := range o {
 		if fn := each.PresenceChanged; fn != nil {
-			each.events.post(func() { fn(change) })
+			each.events.Post(func() { fn(change) })
 		}
 	}
 }
@@ -123,7 +123,7 @@ func (o observerList) presenceChanged(change PresenceChange) {
 func (o observerList) cacheChanged(change CacheChange) {
 	for _, each := range o {
 		if fn := each.CacheChanged; fn != nil {
-			each.events.post(func() { fn(change) })
+			each.events.Post(func() { fn(change) })
 		}
 	}
 }
@@ -131,7 +131,7 @@ func (o observerList) cacheChanged(change CacheChange) {
 func (o observerList) cacheRead(r CacheRead) {
 	for _, each := range o {
 		if fn := each.CacheRead; fn != nil {
-			each.events.offer(func() { fn(r) })
+			each.events.Offer(func() { fn(r) })
 		}
 	}
 }
@@ -139,7 +139,7 @@ func (o observerList) cacheRead(r CacheRead) {
 func (o observerList) ephemeralsChanged(change EphemeralsChange) {
 	for _, each := range o {
 		if fn := each.EphemeralsChanged; fn != nil {
-			each.events.post(func() { fn(change) })
+			each.events.Post(func() { fn(change) })
 		}
 	}
 }

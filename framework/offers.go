@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -264,7 +265,7 @@ func (c *core) tryOperation(ctx context.Context, to server, limit time.Duration,
 	switch {
 	case err == nil:
 		return true, nil
-	case isHangUp(err) && time.Since(began) < time.Duration(session.Timeout)*time.Millisecond:
+	case zkerr.IsHangUp(err) && time.Since(began) < time.Duration(session.Timeout)*time.Millisecond:
 		return false, errHangsUp
 	case errors.As(err, &code):
 		switch code {
@@ -299,16 +300,6 @@ func (c *core) askVersion(ctx context.Context, to server, limit time.Duration) (
 		_, err = fmt.Sscanf(string(line), "Zookeeper version: %d.%d.", &major, &minor)
 	}
 	return major, minor, err
-}
-
-// isRefusal reports whether a server does not have the operation that has
-// failed with err.
-func isRefusal(err error) bool {
-	if err == nil {
-		return false
-	}
-	code, _ := codeOf(err)
-	return code == wire.Unimplemented || code == wire.MarshallingError
 }
 
 // disuse is the time for which an operation is not sent, since a server has

@@ -7,6 +7,9 @@ import (
 	"slices"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // This file executes a multi once. ZooKeeper cannot tell a client whether a
@@ -75,15 +78,15 @@ type once struct {
 }
 
 func (w scope) once(marker string) (*once, error) {
-	err := ValidatePath(marker)
+	err := request.ValidatePath(marker)
 	if err == nil && marker == "/" {
 		err = errors.New("it always exists")
 	}
 	if err != nil {
-		return nil, &opError{op: opNameMulti, path: marker, err: fmt.Errorf("marker: %w", err)}
+		return nil, &zkerr.Op{Op: request.NameMulti, Path: marker, Err: fmt.Errorf("marker: %w", err)}
 	}
 	w.budget = w.core.cfg.retry() // for all of it
-	return &once{scope: w, path: marker, full: w.root.fix(marker)}, nil
+	return &once{scope: w, path: marker, full: w.root.Fix(marker)}, nil
 }
 
 // send makes tries until one is answered. It may be called again, with other
@@ -91,13 +94,13 @@ func (w scope) once(marker string) (*once, error) {
 func (o *once) send(ctx context.Context, note []byte, ops []any) (MultiOnceResult, error) {
 	all := append([]any{&zk.CreateRequest{Path: o.path, Data: note}}, ops...)
 	full, err := o.fixOps(all)
-	if err == nil && slices.ContainsFunc(ops, func(op any) bool { return operationPath(op) == o.path }) {
+	if err == nil && slices.ContainsFunc(ops, func(op any) bool { return request.PathOf(op) == o.path }) {
 		err = errors.New("an operation names the marker")
 	}
 	if err != nil {
-		return MultiOnceResult{}, &opError{op: opNameMulti, path: o.path, err: err, maybe: o.open}
+		return MultiOnceResult{}, &zkerr.Op{Op: request.NameMulti, Path: o.path, Err: err, Maybe: o.open}
 	}
-	_, claim, err := o.claim(ctx, opNameMulti, o.path, full...)
+	_, claim, err := o.claim(ctx, request.NameMulti, o.path, full...)
 	if err != nil {
 		return MultiOnceResult{}, err
 	}
@@ -117,18 +120,18 @@ func (o *once) try(ctx context.Context, claim *claim, note []byte, ops, full []a
 	var result MultiOnceResult
 	var responses []zk.MultiResponse
 	known := false // that the operations were executed
-	err := o.do(ctx, opNameMulti, o.path, repeatable, func(a *attempt) (err error) {
+	err := o.do(ctx, request.NameMulti, o.path, repeatable, func(a *attempt) (err error) {
 		o.open = o.open || a.unsure
 		if !known {
 			claim.tryIn(a.session)
-			responses, err = call(ctx, a.session, Request{Op: opNameMulti, Path: o.full, Operations: len(full)}, func(*zk.Conn) ([]zk.MultiResponse, error) {
+			responses, err = call(ctx, a.session, Request{Op: request.NameMulti, Path: o.full, Operations: len(full)}, func(*zk.Conn) ([]zk.MultiResponse, error) {
 				return a.session.multi(full)
 			}, nil)
 			if err == nil {
 				result.Note, result.Responses = note, responses[1:]
 				return nil
 			}
-			known = errors.Is(err, zk.ErrNodeExists) && refusedOperation(responses, len(full)) == 0
+			known = errors.Is(err, zk.ErrNodeExists) && request.Refused(responses, len(full)) == 0
 			if !known {
 				return err
 			}
@@ -138,20 +141,20 @@ func (o *once) try(ctx context.Context, claim *claim, note []byte, ops, full []a
 		return err
 	})
 	if err == nil {
-		o.root.unfixMade(result.Responses)
+		o.root.UnfixMade(result.Responses)
 		return result, nil
 	}
-	var e *opError
-	if err = nameOperation(err, ops, responses); errors.As(err, &e) {
-		o.open = o.open || e.maybe
-		e.maybe = o.open
+	var e *zkerr.Op
+	if err = request.NameRefused(err, ops, responses); errors.As(err, &e) {
+		o.open = o.open || e.Maybe
+		e.Maybe = o.open
 	}
 	return MultiOnceResult{}, o.nameMissingRoot(ctx, err)
 }
 
 // read reports whether the marker is there, and reads it.
 func (o *once) read(ctx context.Context, s *session, into *MultiOnceResult) (found bool, err error) {
-	n, err := call(ctx, s, Request{Op: opNameGet, Path: o.full}, func(conn *zk.Conn) (n node, err error) {
+	n, err := call(ctx, s, Request{Op: request.NameGet, Path: o.full}, func(conn *zk.Conn) (n node, err error) {
 		n.data, n.stat, err = conn.Get(o.full)
 		return n, err
 	}, nil)

@@ -9,6 +9,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -21,12 +23,12 @@ import (
 // events is the Events of package privileged.
 func (s *Session) events(path string, on func(order uint64, what zk.EventType, path string), relies func(path string) bool) (stop func(), err error) {
 	live := s.session()
-	f := &follower{root: s.root, path: s.root.fix(path), on: on, relies: relies}
-	if err = ValidatePath(path); err == nil {
+	f := &follower{root: s.root, path: s.root.Fix(path), on: on, relies: relies}
+	if err = request.ValidatePath(path); err == nil {
 		err = live.follow(f)
 	}
 	if err != nil {
-		return nil, &opError{op: opNameWatch, path: path, err: withMeaning(err)}
+		return nil, &zkerr.Op{Op: request.NameWatch, Path: path, Err: zkerr.WithMeaning(err)}
 	}
 	return live.leaver(f), nil
 }
@@ -51,7 +53,7 @@ func (s *session) follow(f *follower) error {
 
 // readAllAndWatch is the ReadAllAndWatch of package privileged. Servers arm no
 // watch for the reads in a multiRead, so each read is a request.
-func (s *Session) readAllAndWatch(ctx context.Context, root string, reads []Read) ([]ReadResult, error) {
+func (s *Session) readAllAndWatch(ctx context.Context, root string, reads []request.Read) ([]request.Result, error) {
 	w, live := s.scope(), s.session()
 	b, err := w.newBulk(reads)
 	if err != nil {
@@ -59,9 +61,9 @@ func (s *Session) readAllAndWatch(ctx context.Context, root string, reads []Read
 	}
 	during, cancel := context.WithCancel(ctx)
 	defer cancel()
-	b.ctx, b.session, b.on, b.watchUnder = during, live, live.usable(), s.root.fix(root)
-	fail := func(err error) ([]ReadResult, error) {
-		return nil, &opError{op: opNameReadAll, path: b.first(), err: withMeaning(err)}
+	b.ctx, b.session, b.on, b.watchUnder = during, live, live.usable(), s.root.Fix(root)
+	fail := func(err error) ([]request.Result, error) {
+		return nil, &zkerr.Op{Op: request.NameReadAll, Path: b.first(), Err: zkerr.WithMeaning(err)}
 	}
 	if err := live.Err(); err != nil {
 		return fail(err)
@@ -75,7 +77,7 @@ func (s *Session) readAllAndWatch(ctx context.Context, root string, reads []Read
 			break
 		}
 		pause := budget.NextBackOff()
-		if pause == backoff.Stop || live.hasEnded(b.on) || classify(b.err) == final {
+		if pause == backoff.Stop || live.hasEnded(b.on) || zkerr.Classify(b.err) == zkerr.Final {
 			return fail(b.err)
 		}
 		select {
@@ -111,14 +113,14 @@ func (s *session) askAndWatch(ctx context.Context, on *link, root string, op wir
 }
 
 // setWatchesAgain is the SetWatches of package privileged.
-func (s *Session) setWatchesAgain(ctx context.Context, since int64, reads []Read) (zxid int64, order uint64, unset []Read, err error) {
+func (s *Session) setWatchesAgain(ctx context.Context, since int64, reads []request.Read) (zxid int64, order uint64, unset []request.Read, err error) {
 	live := s.session()
-	fail := func(path string, err error) (int64, uint64, []Read, error) {
-		return 0, 0, nil, &opError{op: opNameWatch, path: path, err: withMeaning(err)}
+	fail := func(path string, err error) (int64, uint64, []request.Read, error) {
+		return 0, 0, nil, &zkerr.Op{Op: request.NameWatch, Path: path, Err: zkerr.WithMeaning(err)}
 	}
 	keys := make([]watchKey, len(reads))
 	for i, r := range reads {
-		if err := ValidatePath(r.Path); err != nil {
+		if err := request.ValidatePath(r.Path); err != nil {
 			return fail(r.Path, err)
 		}
 		keys[i] = s.keyOf(r)
@@ -131,19 +133,19 @@ func (s *Session) setWatchesAgain(ctx context.Context, since int64, reads []Read
 		return fail("/", zk.ErrNoServer)
 	}
 	armed, left, err := live.setWatches(ctx, on, since, keys)
-	if err != nil && (ctx.Err() != nil || isDetached(err) || classify(err) != final) {
+	if err != nil && (ctx.Err() != nil || isDetached(err) || zkerr.Classify(err) != zkerr.Final) {
 		return fail("/", err)
 	}
 	for _, key := range left {
-		unset = append(unset, Read{Path: s.root.unfix(key.path), Children: key.kind == watchChildren})
+		unset = append(unset, request.Read{Path: s.root.Unfix(key.path), Children: key.kind == watchChildren})
 	}
 	return armed.zxid, max(armed.order, 1), unset, nil
 }
 
 // keyOf returns the watch that a read arms.
-func (s *Session) keyOf(r Read) watchKey {
+func (s *Session) keyOf(r request.Read) watchKey {
 	if r.Children {
-		return watchKey{watchChildren, s.root.fix(r.Path)}
+		return watchKey{watchChildren, s.root.Fix(r.Path)}
 	}
-	return watchKey{watchData, s.root.fix(r.Path)}
+	return watchKey{watchData, s.root.Fix(r.Path)}
 }

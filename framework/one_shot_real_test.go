@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
@@ -36,9 +37,9 @@ func TestReadAllAndWatchOnTheRealServer(t *testing.T) {
 	must(t, failure(other.Set(t.Context(), "/lib/0", nil, -1)))
 	must(t, failure(other.Create(t.Context(), "/lib/none", nil, 0)))
 	hears("=/lib/0 +/lib/none */lib")
-	found, err = framework.ReadAllAndWatch(t.Context(), s, "/lib/gone", framework.Read{Path: "/lib/0"}, framework.Read{Path: "/lib/gone"}, framework.Read{Path: "/lib", Children: true})
+	found, err = framework.ReadAllAndWatch(t.Context(), s, "/lib/gone", request.Read{Path: "/lib/0"}, request.Read{Path: "/lib/gone"}, request.Read{Path: "/lib", Children: true})
 	must(t, err)
-	seen, _ := framework.AnswerOf(found[2])
+	seen := found[2].Zxid
 	network.Cut()
 	must(t, failure(other.Set(t.Context(), "/lib/0", nil, -1)))
 	must(t, other.Delete(t.Context(), "/lib/1", -1))
@@ -48,7 +49,7 @@ func TestReadAllAndWatchOnTheRealServer(t *testing.T) {
 	must(t, c.WaitConnected(t.Context()))
 	stop()
 	e, _ = listen(t, s, "/lib")
-	_, armed, unset, err := framework.SetWatches(t.Context(), s, seen, framework.Read{Path: "/lib/0"}, framework.Read{Path: "/lib/2"}, framework.Read{Path: "/lib", Children: true})
+	_, armed, unset, err := framework.SetWatches(t.Context(), s, seen, request.Read{Path: "/lib/0"}, request.Read{Path: "/lib/2"}, request.Read{Path: "/lib", Children: true})
 	must(t, err)
 	heard, orders := e.take()
 	if heard != "=/lib/0 */lib" || orders[1] >= armed || len(unset) > 0 {

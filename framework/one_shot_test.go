@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -45,7 +46,7 @@ func TestReadAllAndWatch(t *testing.T) {
 		if n := ens.WatchCount(); n != 13 { // not for the secret, nor for the list of what is missing
 			t.Errorf("%d watches", n)
 		}
-		_, read := framework.AnswerOf(found[0])
+		read := found[0].Order
 		for _, step := range []struct {
 			do   func(path string) error
 			path string
@@ -60,13 +61,13 @@ func TestReadAllAndWatch(t *testing.T) {
 		} {
 			must(t, step.do("/ns"+step.path))
 			must(t, c.Sync(t.Context(), "/"))
-			later, err := c.ReadAll(t.Context(), framework.Read{Path: "/lib"})
+			later, err := framework.ReadAllPlaced(t.Context(), c, request.Read{Path: "/lib"})
 			must(t, err)
 			heard, orders := e.take()
 			if heard != step.want {
 				t.Errorf("%s: heard %q, want %q", step.path, heard, step.want)
 			}
-			_, answered := framework.AnswerOf(later[0])
+			answered := later[0].Order
 			for _, order := range orders {
 				if order <= read || order >= answered {
 					t.Errorf("%q has the place %d, between reads at %d and %d", heard, order, read, answered)
@@ -90,7 +91,7 @@ func TestReadAllAndWatchOfWhatComes(t *testing.T) {
 		must(t, failure(c.Create(t.Context(), "/a", []byte("1"), 0)))
 		defer once(ens, testutil.OpGetData, testutil.Fail(testutil.CodeNoNode))()
 		e, _ := listen(t, session(t, c), "/")
-		found, err := framework.ReadAllAndWatch(t.Context(), session(t, c), "/a", framework.Read{Path: "/a"})
+		found, err := framework.ReadAllAndWatch(t.Context(), session(t, c), "/a", request.Read{Path: "/a"})
 		must(t, err)
 		if r := found[0]; r.Err != nil || string(r.Data) != "1" {
 			t.Errorf("read %+v", r)
@@ -102,7 +103,7 @@ func TestReadAllAndWatchOfWhatComes(t *testing.T) {
 	})
 }
 
-func trySetWatches(t *testing.T, s *framework.Session, since int64, reads ...framework.Read) error {
+func trySetWatches(t *testing.T, s *framework.Session, since int64, reads ...request.Read) error {
 	t.Helper()
 	_, _, _, err := framework.SetWatches(t.Context(), s, since, reads...)
 	return err
@@ -118,12 +119,12 @@ func TestSetWatches(t *testing.T) {
 		for _, path := range []string{"/same", "/changed", "/deleted", "/again", "/dir", "/dir/x", "/quiet"} {
 			must(t, failure(other.Create(t.Context(), path, nil, 0)))
 		}
-		reads := []framework.Read{{Path: "/same"}, {Path: "/changed"}, {Path: "/deleted"}, {Path: "/again"}, {Path: "/dir", Children: true}, {Path: "/quiet", Children: true}}
+		reads := []request.Read{{Path: "/same"}, {Path: "/changed"}, {Path: "/deleted"}, {Path: "/again"}, {Path: "/dir", Children: true}, {Path: "/quiet", Children: true}}
 		before, _ := listen(t, s, "/")
 		must(t, c.Sync(t.Context(), "/"))
 		found, err := framework.ReadAllAndWatch(t.Context(), s, "/", reads...)
 		must(t, err)
-		seen, _ := framework.AnswerOf(found[0])
+		seen := found[0].Zxid
 		network.Cut()
 		time.Sleep(timeout / 2)
 		must(t, failure(other.Set(t.Context(), "/changed", nil, -1)))
@@ -163,7 +164,7 @@ func TestSetWatches(t *testing.T) {
 			t.Errorf("heard %q afterwards", heard)
 		}
 		for _, path := range []string{"", "x", "/x/"} {
-			if err := trySetWatches(t, s, seen, framework.Read{Path: path, Children: true}); err == nil || errors.Is(err, zk.ErrConnectionClosed) {
+			if err := trySetWatches(t, s, seen, request.Read{Path: path, Children: true}); err == nil || errors.Is(err, zk.ErrConnectionClosed) {
 				t.Errorf("%q: %v", path, err)
 			}
 		}
@@ -194,9 +195,9 @@ func TestReadAllAndWatchUnderFaults(t *testing.T) {
 					defer ens.Control(fault.Control)()
 					var err error
 					if op == testutil.OpSetWatches {
-						err = trySetWatches(t, s, 1<<40, framework.Read{Path: "/lib/0"}, framework.Read{Path: "/lib", Children: true})
+						err = trySetWatches(t, s, 1<<40, request.Read{Path: "/lib/0"}, request.Read{Path: "/lib", Children: true})
 					} else {
-						var found []framework.ReadResult
+						var found []request.Result
 						if found, err = framework.ReadAllAndWatch(t.Context(), s, "/lib/none", books...); err == nil {
 							checkLibrary(t, books, found, err)
 						}
@@ -242,7 +243,7 @@ func TestReadAllAndWatchEnds(t *testing.T) {
 		for tenths := range time.Duration(6) {
 			ctx, cancel := context.WithTimeout(t.Context(), tenths*timeout/20)
 			_, err := framework.ReadAllAndWatch(ctx, s, "/lib/none", books...)
-			_, _, _, setErr := framework.SetWatches(ctx, s, 0, framework.Read{Path: "/lib"})
+			_, _, _, setErr := framework.SetWatches(ctx, s, 0, request.Read{Path: "/lib"})
 			cancel()
 			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(setErr, context.DeadlineExceeded) {
 				t.Errorf("after %v: %v; %v", tenths*timeout/20, err, setErr)
@@ -261,7 +262,7 @@ func TestReadAllAndWatchEnds(t *testing.T) {
 		<-s.Done()
 		for range 2 {
 			_, err := framework.ReadAllAndWatch(t.Context(), s, "/lib/none", books...)
-			setErr := trySetWatches(t, s, 0, framework.Read{Path: "/lib"})
+			setErr := trySetWatches(t, s, 0, request.Read{Path: "/lib"})
 			_, eventsErr := framework.Events(s, "/", nil, nil)
 			for _, err := range []error{err, setErr, eventsErr} {
 				if !errors.Is(err, s.Err()) {
@@ -284,12 +285,12 @@ func TestReadAllAndWatchBesideATree(t *testing.T) {
 		s := session(t, c)
 		tree, _, remove := mustWatchTree(t, s, "/a")
 		e, _ := listen(t, s, "/")
-		_, armed, unset, err := framework.SetWatches(t.Context(), s, 0, framework.Read{Path: "/a"})
+		_, armed, unset, err := framework.SetWatches(t.Context(), s, 0, request.Read{Path: "/a"})
 		if err != nil || armed == 0 || len(unset) != 1 {
 			t.Fatal(armed, unset, err) // the tree tells of it, but not of what it has missed
 		}
 		for _, want := range []string{"+/a", "=/a =/a", "=/a =/a", "-/a", "+/a"} {
-			found, err := framework.ReadAllAndWatch(t.Context(), s, "/a", framework.Read{Path: "/a"})
+			found, err := framework.ReadAllAndWatch(t.Context(), s, "/a", request.Read{Path: "/a"})
 			must(t, err)
 			if (found[0].Err == nil) != (want != "+/a") {
 				t.Errorf("before %s: %v", want, found[0].Err)
@@ -317,7 +318,7 @@ func TestReadAllAndWatchBesideATree(t *testing.T) {
 		if heard, _ := e.take(); heard != "=/a */a" { // its own watches are gone with the tree
 			t.Errorf("heard %q of the removal", heard)
 		}
-		found, err := framework.ReadAllAndWatch(t.Context(), s, "/a", framework.Read{Path: "/a"})
+		found, err := framework.ReadAllAndWatch(t.Context(), s, "/a", request.Read{Path: "/a"})
 		must(t, err)
 		must(t, found[0].Err)
 		must(t, failure(c.Set(t.Context(), "/a", nil, -1)))

@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 )
 
 // openCreates are the creates of ephemeral znodes in a session that have no
@@ -74,7 +76,7 @@ func (s *session) multi(ops []any) ([]zk.MultiResponse, error) {
 		}
 	}
 	end := s.creates.begin(paths...)
-	responses, err := wireMulti(s.conn, ops)
+	responses, err := request.Multi(s.conn, ops)
 	end(err)
 	return responses, err
 }
@@ -82,7 +84,7 @@ func (s *session) multi(ops []any) ([]zk.MultiResponse, error) {
 // ephemeralAt returns the path of an ephemeral znode that a create with these
 // flags makes there, and nothing if it makes another one.
 func ephemeralAt(path string, flags int32) []string {
-	if isEphemeral(flags) && !isSequential(flags) {
+	if isEphemeral(flags) && !request.IsSequential(flags) {
 		return []string{path}
 	}
 	return nil

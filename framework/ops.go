@@ -4,19 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
 )
 
 // scope says where operations are executed: in any session, or in one.
 type scope struct {
 	core   *core
-	root   prefix
+	root   request.Prefix
 	in     *session        // nil: any
 	budget backoff.BackOff // of the operation that this is a part of; nil: a new one
 
@@ -28,10 +29,10 @@ type scope struct {
 
 func (c *Client) scope() scope { return scope{core: c.core(), root: c.root} }
 
-// request makes a request of one path, with retries. size is the size of its
+// requestAt makes a request of one path, with retries. size is the size of its
 // body without the path. settle, if there is one, decides about the result of
 // each try.
-func request[T any](ctx context.Context, w scope, op, path string, size int, again idempotence, wire func(conn *zk.Conn, full string) (T, error),
+func requestAt[T any](ctx context.Context, w scope, op, path string, size int, again idempotence, wire func(conn *zk.Conn, full string) (T, error),
 	settle func(*attempt, T, error) (T, error),
 ) (T, error) {
 	var value T
@@ -58,11 +59,11 @@ func request[T any](ctx context.Context, w scope, op, path string, size int, aga
 // large. flags are those of a create. size is that of its body without the
 // path.
 func (w scope) fit(op, path string, flags int32, size int) (full string, err error) {
-	if full, err = w.root.fixNew(path, flags); err == nil {
-		err = w.core.cfg.fits(textSize(full) + size)
+	if full, err = w.root.FixNew(path, flags); err == nil {
+		err = w.core.cfg.fits(request.TextSize(full) + size)
 	}
 	if err != nil {
-		return "", &opError{op: op, path: path, err: err}
+		return "", &zkerr.Op{Op: op, Path: path, Err: err}
 	}
 	return full, nil
 }
@@ -80,11 +81,11 @@ func (w scope) create(ctx context.Context, path string, data []byte, flags int32
 	if len(acl) == 0 {
 		acl = w.core.cfg.acl
 	}
-	return w.createOnce(ctx, path, data, flags, createSize(data, acl), func(conn *zk.Conn, full string) (string, error) {
+	return w.createOnce(ctx, path, data, flags, request.CreateSize(data, acl), func(conn *zk.Conn, full string) (string, error) {
 		if flags == zk.FlagContainer {
 			return w.core.createContainer(conn, full, data, acl)
 		}
-		return createAt(conn, full, data, flags, acl)
+		return request.Create(conn, full, data, flags, acl)
 	})
 }
 
@@ -92,43 +93,11 @@ func (w scope) create(ctx context.Context, path string, data []byte, flags int32
 type znodeCreator func(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error)
 
 func createPersistent(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error) {
-	return createAt(conn, full, data, zk.FlagPersistent, acl)
-}
-
-// createAt is the wire client's Create, with a check of the path that the
-// server answers.
-func createAt(conn *zk.Conn, full string, data []byte, flags int32, acl []zk.ACL) (string, error) {
-	made, err := conn.Create(full, data, flags, acl)
-	if err == nil {
-		err = checkMade(full, made, isSequential(flags))
-	}
-	return made, err
-}
-
-// isSequential reports whether the server appends a number to the names of
-// znodes that are created with these flags.
-func isSequential(flags int32) bool {
-	return flags&zk.FlagSequence != 0 && flags < zk.FlagContainer || flags == zk.FlagPersistentSequentialWithTTL
-}
-
-// checkMade returns an error unless a create of the path asked can have made
-// the znode at the path made. Otherwise the outcome is unknown: what was really
-// made is to be looked for, and nothing is to be done to the other znode.
-func checkMade(asked, made string, sequential bool) error {
-	number, ok := strings.CutPrefix(made, asked)
-	if sequential {
-		_, ok = layout.ParseSequence(number)
-	} else {
-		ok = ok && number == ""
-	}
-	if ok {
-		return nil
-	}
-	return fmt.Errorf("%w: %w: path %q after a create of %q", zk.ErrConnectionClosed, errMalformed, made, asked)
+	return request.Create(conn, full, data, zk.FlagPersistent, acl)
 }
 
 func (w scope) delete(ctx context.Context, path string, version int32) error {
-	_, err := request(ctx, w, opNameDelete, path, int32Size, repeatable, func(conn *zk.Conn, full string) (struct{}, error) {
+	_, err := requestAt(ctx, w, request.NameDelete, path, request.Int32Size, repeatable, func(conn *zk.Conn, full string) (struct{}, error) {
 		return struct{}{}, conn.Delete(full, version)
 	}, func(a *attempt, v struct{}, err error) (struct{}, error) {
 		return v, a.deleted(err)
@@ -137,12 +106,12 @@ func (w scope) delete(ctx context.Context, path string, version int32) error {
 }
 
 func (w scope) get(ctx context.Context, path string) ([]byte, *zk.Stat, error) {
-	n, err := request(ctx, w, opNameGet, path, boolSize, repeatable, readData, nil)
+	n, err := requestAt(ctx, w, request.NameGet, path, request.BoolSize, repeatable, readData, nil)
 	return n.data, n.stat, err
 }
 
 func (w scope) exists(ctx context.Context, path string) (bool, *zk.Stat, error) {
-	n, err := request(ctx, w, opNameExists, path, boolSize, repeatable, func(conn *zk.Conn, full string) (n node, err error) {
+	n, err := requestAt(ctx, w, request.NameExists, path, request.BoolSize, repeatable, func(conn *zk.Conn, full string) (n node, err error) {
 		n.found, n.stat, err = conn.Exists(full)
 		return n, err
 	}, nil)
@@ -153,43 +122,43 @@ func (w scope) exists(ctx context.Context, path string) (bool, *zk.Stat, error) 
 }
 
 func (w scope) children(ctx context.Context, path string) ([]string, *zk.Stat, error) {
-	n, err := request(ctx, w, opNameList, path, boolSize, repeatable, func(conn *zk.Conn, full string) (n node, err error) {
+	n, err := requestAt(ctx, w, request.NameList, path, request.BoolSize, repeatable, func(conn *zk.Conn, full string) (n node, err error) {
 		n.children, n.stat, err = conn.Children(full)
 		return n, err
 	}, func(a *attempt, n node, err error) (node, error) {
-		a.session.discardStrays(w.root.fix(path), n.children)
+		a.session.discardStrays(w.root.Fix(path), n.children)
 		return n, err
 	})
 	return n.children, n.stat, err
 }
 
 func (w scope) sync(ctx context.Context, path string) error {
-	_, err := request(ctx, w, opNameSync, path, 0, repeatable, func(conn *zk.Conn, full string) (string, error) {
+	_, err := requestAt(ctx, w, request.NameSync, path, 0, repeatable, func(conn *zk.Conn, full string) (string, error) {
 		return conn.Sync(full)
 	}, nil)
 	return err
 }
 
 func (w scope) getACL(ctx context.Context, path string) ([]zk.ACL, *zk.Stat, error) {
-	n, err := request(ctx, w, opNameGetACL, path, 0, repeatable, readACL, nil)
+	n, err := requestAt(ctx, w, request.NameGetACL, path, 0, repeatable, readACL, nil)
 	return n.acl, n.stat, err
 }
 
 // makePath is makeDirs for a user, who also gets what a recipe has made: see
 // unused.go.
 func (w scope) makePath(ctx context.Context, path string, create znodeCreator) error {
-	w.core.unused.used(w.root.fix(path))
+	w.core.unused.used(w.root.Fix(path))
 	return w.makeDirs(ctx, path, create)
 }
 
 // makeDirs creates path and every missing znode above it. It begins at the
 // lower end, so that it needs no permission for ancestors that exist.
 func (w scope) makeDirs(ctx context.Context, path string, create znodeCreator) error {
-	full, err := w.fit(opNameCreate, path, zk.FlagPersistent, createSize(nil, w.core.cfg.acl))
+	full, err := w.fit(request.NameCreate, path, zk.FlagPersistent, request.CreateSize(nil, w.core.cfg.acl))
 	if err != nil {
 		return err
 	}
-	return w.do(ctx, opNameCreate, path, repeatable, func(a *attempt) error {
+	return w.do(ctx, request.NameCreate, path, repeatable, func(a *attempt) error {
 		return w.core.makeDir(ctx, a.session, full, create)
 	})
 }
@@ -202,7 +171,7 @@ func (c *core) makeDir(ctx context.Context, s *session, full string, create znod
 		return nil
 	}
 	exists := func() (bool, error) {
-		found, err := call(ctx, s, Request{Op: opNameExists, Path: full}, func(conn *zk.Conn) (bool, error) {
+		found, err := call(ctx, s, Request{Op: request.NameExists, Path: full}, func(conn *zk.Conn) (bool, error) {
 			found, _, err := conn.Exists(full)
 			return found, err
 		}, nil)
@@ -227,7 +196,7 @@ func (c *core) makeDir(ctx context.Context, s *session, full string, create znod
 		create = createPersistent
 	}
 	for again := (turns.Turns{}); ; again.Pause(ctx, s.over) {
-		_, err := call(ctx, s, Request{Op: opNameCreate, Path: full}, func(conn *zk.Conn) (string, error) {
+		_, err := call(ctx, s, Request{Op: request.NameCreate, Path: full}, func(conn *zk.Conn) (string, error) {
 			return create(conn, full, nil, c.cfg.acl)
 		}, nil)
 		parent, _ := layout.Split(full)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"fmt"
+	"log/slog"
 	"math"
 	"net"
 	"slices"
@@ -13,7 +14,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/least"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
@@ -158,11 +162,11 @@ func (cfg *config) validate() error {
 		if a.scheme == "" {
 			bad("auth: no scheme")
 		}
-		if err := cfg.fits(int32Size + textSize(a.scheme) + blobSize(a.data)); err != nil {
+		if err := cfg.fits(request.Int32Size + request.TextSize(a.scheme) + request.BlobSize(a.data)); err != nil {
 			bad("auth %s: %w", a.scheme, err)
 		}
 	}
-	if err := cfg.fits(aclSize(cfg.acl)); err != nil {
+	if err := cfg.fits(request.ACLSize(cfg.acl)); err != nil {
 		bad("ACL: %w", err)
 	}
 	return oneline.Join(errs...)
@@ -180,7 +184,7 @@ const (
 func (cfg *config) accepts(granted time.Duration) error {
 	requested := cfg.sessionTimeout.Truncate(time.Millisecond) // as it is sent
 	if granted < min(requested, shortestGranted) || granted > max(requested, longestGranted) {
-		return fmt.Errorf("%w: a session timeout of %v was granted, %v was requested", errMalformed, granted, cfg.sessionTimeout)
+		return fmt.Errorf("%w: a session timeout of %v was granted, %v was requested", zkerr.Malformed, granted, cfg.sessionTimeout)
 	}
 	return nil
 }
@@ -212,6 +216,18 @@ func WithRetry(p retry.Policy) Option { return func(c *config) { c.retry = p } }
 // WithLogger sets the logger. It may block: the client passes lines to it on
 // another goroutine. Of this and WithSlog, the last one counts. Default: none.
 func WithLogger(log *zap.Logger) Option { return func(c *config) { c.log = log } }
+
+// WithSlog sets a logger of log/slog. Its handler may block: the client passes
+// lines to it on another goroutine. Lines have no source file and line. If
+// WithLogger is also passed, the last option is used. Default: none.
+func WithSlog(log *slog.Logger) Option {
+	return func(c *config) {
+		c.log = nil // New refuses a logger that is nil
+		if log != nil {
+			c.log = supplied.Slog(log)
+		}
+	}
+}
 
 // WithACL sets the ACL of all znodes that are created without one, parents
 // included. acl is copied. Default: all permissions for everybody.

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
 )
 
@@ -53,7 +54,7 @@ func (c *core) logOutage(o *outage) {
 // of each server since there was one. It is nil if nothing has failed.
 func (c *core) fault() error {
 	if err := oneline.Join(c.servers.faults()...); err != nil {
-		return explanation{err}
+		return zkerr.Explanation(err)
 	}
 	return nil
 }

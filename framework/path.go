@@ -11,45 +11,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 )
 
 // ValidatePath returns an error unless path is a valid absolute path of a
 // znode. The rules are those of the servers.
-func ValidatePath(path string) error {
-	if why := pathFault(path); why != "" {
-		return fmt.Errorf("path %q: %s", path, why)
-	}
-	return nil
-}
-
-func pathFault(path string) string {
-	switch {
-	case path == "":
-		return "empty"
-	case path[0] != '/':
-		return "not absolute: it must begin with a slash"
-	case path == "/":
-		return ""
-	case strings.HasSuffix(path, "/"):
-		return "ends with a slash"
-	case !utf8.ValidString(path):
-		return "not valid UTF-8"
-	}
-	for name := range strings.SplitSeq(path[1:], "/") {
-		switch name {
-		case "":
-			return "has an empty name in it"
-		case ".", "..":
-			return "relative names are not allowed"
-		}
-	}
-	for _, r := range path { // beyond U+FFFF a Java server sees two surrogates; here none is left
-		if r <= 0x1f || r >= 0x7f && r <= 0x9f || r >= 0xe000 && r <= 0xf8ff || r >= 0xfff0 {
-			return fmt.Sprintf("character %U is not allowed", r)
-		}
-	}
-	return ""
-}
+func ValidatePath(path string) error { return request.ValidatePath(path) }
 
 // parseServers splits "h1:2181,h2:2181/chroot" into addresses, each with a
 // port, and the chroot, which is empty or an absolute path other than the root.
@@ -83,7 +51,7 @@ func parseServers(servers string) (addrs []string, chroot string, err error) {
 		chroot = ""
 	}
 	if chroot != "" {
-		if err := ValidatePath(chroot); err != nil {
+		if err := request.ValidatePath(chroot); err != nil {
 			return nil, "", fmt.Errorf("servers %q: chroot: %w", servers, err)
 		}
 	}
@@ -143,44 +111,4 @@ func checkHost(host string) error {
 		return err
 	}
 	return nil
-}
-
-// prefix is the chroot and the namespaces of a client, without a slash at the
-// end.
-type prefix string
-
-// fix returns the absolute path at the ensemble of a path in the namespace.
-// unfix is its inverse.
-func (p prefix) fix(path string) string {
-	switch {
-	case p == "":
-		return path
-	case path == "/":
-		return string(p)
-	}
-	return string(p) + path
-}
-
-// fixNew is ValidatePath and fix for a create with flags. To the path of a
-// sequential znode the servers append a number before they check it: it may end
-// in a slash.
-func (p prefix) fixNew(path string, flags int32) (string, error) {
-	if !isSequential(flags) {
-		return p.fix(path), ValidatePath(path)
-	}
-	if why := pathFault(path + "0"); why != "" {
-		return "", fmt.Errorf("path %q: %s", path, why)
-	}
-	return string(p) + path, nil
-}
-
-func (p prefix) unfix(path string) string {
-	rest, ok := strings.CutPrefix(path, string(p))
-	switch {
-	case !ok || rest != "" && rest[0] != '/':
-		return path
-	case rest == "":
-		return "/"
-	}
-	return rest
 }

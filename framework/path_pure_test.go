@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 )
 
 // A chroot behind each server of the list is refused, with the right form in
@@ -96,54 +98,6 @@ func FuzzParseServers(f *testing.F) {
 	})
 }
 
-func TestValidatePath(t *testing.T) {
-	for path, ok := range map[string]bool{
-		"/": true, "/a": true, "/a/b": true, "/a/...": true, "/ü/日本": true, "/_c_x-lock-0000000001": true,
-		"": false, "a": false, "a/b": false, "/a/": false, "//": false, "/a//b": false, "/a/./b": false, "/..": false,
-		"/a\x00": false, "/a\x1fb": false, "/ ": true, "/~": true, "/\u009f": false, "/\u00a0": true,
-		"/\ud7ff": true, "/\ue000": false, "/\uf8ff": false, "/\uf900": true, "/\uffef": true, "/\x7f": false, "/\uf000": false, "/\xff": false, "/\ufff0": false, "/\U0001f511": false,
-	} {
-		err := ValidatePath(path)
-		if (err == nil) != ok {
-			t.Errorf("ValidatePath(%q) = %v, want ok: %v", path, err, ok)
-		}
-		if err != nil && !strings.Contains(err.Error(), fmt.Sprintf("%q", path)) {
-			t.Errorf("ValidatePath(%q) does not name the path: %v", path, err)
-		}
-	}
-}
-
-// The namespace and the chroot are added once and removed once, for every path.
-// Known failures elsewhere: CURATOR-132, -626.
-func FuzzPrefixIsUndone(f *testing.F) {
-	f.Add("", "/a")
-	f.Add("/app", "/")
-	f.Add("/app", "/app")
-	f.Add("/a/b", "/a/b/c")
-	f.Add("/app", "/apple")
-	f.Fuzz(func(t *testing.T, root, path string) {
-		if ValidatePath(path) != nil || root == "/" || root != "" && ValidatePath(root) != nil {
-			t.Skip()
-		}
-		full := prefix(root).fix(path)
-		if err := ValidatePath(full); err != nil {
-			t.Fatalf("fix(%q, %q) = %q is no path: %v", root, path, full, err)
-		}
-		if got := prefix(root).unfix(full); got != path {
-			t.Fatalf("unfix(fix(%q)) under %q = %q", path, root, got)
-		}
-	})
-}
-
-// A server may name a path that is not in the namespace: it stays as it is.
-func TestUnfixLeavesOtherPaths(t *testing.T) {
-	for path, want := range map[string]string{"/app": "/", "/app/a": "/a", "/apple": "/apple", "/a": "/a", "/other/app": "/other/app", "": ""} {
-		if got := prefix("/app").unfix(path); got != want {
-			t.Errorf("unfix(%q) = %q, want %q", path, got, want)
-		}
-	}
-}
-
 // A path that is none, and one that is too long, are refused by each call
 // before anything is sent, with an error that names the path.
 func TestPathsThatAreRefused(t *testing.T) {
@@ -160,10 +114,10 @@ func TestPathsThatAreRefused(t *testing.T) {
 		"make a path":    func(s *Session, path string) error { return s.scope().makePath(ctx, path, createPersistent) },
 		"read all":       func(s *Session, path string) error { return failureOf(s.ReadAll(ctx, Read{Path: path})) },
 		"stats": func(s *Session, path string) error {
-			return failureOf(s.scope().statAll(ctx, []Read{{Path: "/fine"}, {Path: path}}))
+			return failureOf(s.scope().statAll(ctx, []request.Read{{Path: "/fine"}, {Path: path}}))
 		},
 		"reads, watched": func(s *Session, path string) error {
-			return failureOf(s.readAllAndWatch(ctx, "/", []Read{{Path: path}}))
+			return failureOf(s.readAllAndWatch(ctx, "/", []request.Read{{Path: path}}))
 		},
 		"a watch":         func(s *Session, path string) error { return failureOf(s.Watch(ctx, path)) },
 		"data of a watch": func(s *Session, path string) error { _, _, _, err := s.GetAndWatch(ctx, path); return err },
@@ -182,7 +136,7 @@ func TestPathsThatAreRefused(t *testing.T) {
 			return err
 		},
 		"watches again": func(s *Session, path string) error {
-			_, _, _, err := s.setWatchesAgain(ctx, 0, []Read{{Path: "/fine"}, {Path: path}})
+			_, _, _, err := s.setWatchesAgain(ctx, 0, []request.Read{{Path: "/fine"}, {Path: path}})
 			return err
 		},
 		"a protected create": func(s *Session, path string) error {

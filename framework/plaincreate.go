@@ -11,6 +11,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // Creates of ephemeral znodes at fixed paths also share transactions, but not
@@ -59,16 +61,16 @@ func (c *plainCreate) tell(err error) {
 func (s *Session) createEphemeral(path string, data []byte, acl []zk.ACL) error {
 	live, w := s.session(), s.scope()
 	fail := func(err error, unsure bool) error {
-		return w.nameMissingRoot(context.Background(), &opError{op: opNameCreate, path: path, err: withMeaning(err), maybe: unsure})
+		return w.nameMissingRoot(context.Background(), &zkerr.Op{Op: request.NameCreate, Path: path, Err: zkerr.WithMeaning(err), Maybe: unsure})
 	}
-	if err := ValidatePath(path); err != nil {
+	if err := request.ValidatePath(path); err != nil {
 		return fail(err, false)
 	}
 	if len(acl) == 0 {
 		acl = w.core.cfg.acl
 	}
-	full := w.root.fix(path)
-	if err := w.core.cfg.fits(textSize(full) + createSize(data, acl)); err != nil {
+	full := w.root.Fix(path)
+	if err := w.core.cfg.fits(request.TextSize(full) + request.CreateSize(data, acl)); err != nil {
 		return fail(err, false)
 	}
 	if err := live.Err(); err != nil {
@@ -87,11 +89,11 @@ func (s *Session) createEphemeral(path string, data []byte, acl []zk.ACL) error 
 		if err == nil {
 			return nil
 		}
-		what := classify(err)
-		if what == expired {
+		what := zkerr.Classify(err)
+		if what == zkerr.Expired {
 			live.onExpired(errExpired)
 		}
-		return fail(cmp.Or(live.Err(), err), what == ambiguous)
+		return fail(cmp.Or(live.Err(), err), what == zkerr.Ambiguous)
 	case <-live.over:
 		claim.settle(zk.ErrConnectionClosed)
 		return fail(live.Err(), true)
@@ -133,7 +135,7 @@ type refusal struct{ dir, why string }
 func (p *plainCreates) fit(waiting []*plainCreate) int {
 	room := p.session.core.cfg.maxRequest / batchShare
 	for n, c := range waiting {
-		room -= operationSize(c.op)
+		room -= request.OperationSize(c.op)
 		if n > 0 && (room < 0 || n == batchOps || c.alone || waiting[0].alone || p.session.core.cfg.noBatching) {
 			return n
 		}
@@ -157,9 +159,9 @@ func (p *plainCreates) send(batch, rest []*plainCreate, refusals map[refusal]int
 	named, err := 0, error(nil)
 	if len(batch) == 1 {
 		op := batch[0].op
-		_, err = observed(context.Background(), s, Request{Op: opNameCreate, Path: op.Path}, func(conn *zk.Conn) (string, error) {
+		_, err = observed(context.Background(), s, Request{Op: request.NameCreate, Path: op.Path}, func(conn *zk.Conn) (string, error) {
 			end := s.creates.begin(op.Path)
-			made, err := createAt(conn, op.Path, op.Data, op.Flags, op.Acl)
+			made, err := request.Create(conn, op.Path, op.Data, op.Flags, op.Acl)
 			end(err)
 			return made, err
 		})
@@ -169,14 +171,14 @@ func (p *plainCreates) send(batch, rest []*plainCreate, refusals map[refusal]int
 			ops[i] = c.op
 		}
 		var responses []zk.MultiResponse
-		ask := Request{Op: opNameMulti, Path: batch[0].op.Path, Operations: len(ops)}
+		ask := Request{Op: request.NameMulti, Path: batch[0].op.Path, Operations: len(ops)}
 		responses, err = observed(context.Background(), s, ask, func(*zk.Conn) ([]zk.MultiResponse, error) { return s.multi(ops) })
 		s.core.observers.batched(Batch{Operations: len(ops)})
-		if named = refusedOperation(responses, len(ops)); named >= 0 {
+		if named = request.Refused(responses, len(ops)); named >= 0 {
 			err = responses[named].Error
 		}
 	}
-	if err == nil || classify(err) != final {
+	if err == nil || zkerr.Classify(err) != zkerr.Final {
 		tell(err)
 		return
 	}
@@ -220,7 +222,7 @@ func (p *plainCreates) look(all []*plainCreate) {
 	var looks sync.WaitGroup
 	for _, c := range all {
 		looks.Go(func() {
-			found, err := observed(context.Background(), p.session, Request{Op: opNameExists, Path: c.op.Path}, func(conn *zk.Conn) (bool, error) {
+			found, err := observed(context.Background(), p.session, Request{Op: request.NameExists, Path: c.op.Path}, func(conn *zk.Conn) (bool, error) {
 				found, _, err := conn.Exists(c.op.Path)
 				return found, err
 			})

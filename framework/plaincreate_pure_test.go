@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 )
 
 func plain(names string) (all []*plainCreate) {
@@ -25,7 +27,7 @@ func plain(names string) (all []*plainCreate) {
 
 // How many creates go into one request.
 func TestHowManyPlainCreatesFit(t *testing.T) {
-	one := operationSize(plain("a")[0].op)
+	one := request.OperationSize(plain("a")[0].op)
 	for name, tt := range map[string]struct {
 		waiting string
 		room    int // 0: enough

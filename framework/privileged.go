@@ -7,6 +7,8 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/seam"
 )
 
@@ -23,12 +25,12 @@ func (forEngine) In(c *Client, s *Session) *Session { return &Session{live: s.li
 func (forEngine) Whole(s *Session) *Session { return &Session{live: s.live} }
 
 func (forEngine) Shown(c *Client, err error) error {
-	var e *opError
-	if !errors.As(err, &e) || e.root == c.root {
+	var e *zkerr.Op
+	if !errors.As(err, &e) || e.Root == string(c.root) {
 		return err
 	}
 	shown := *e
-	shown.path, shown.root = c.root.unfix(e.root.fix(e.path)), c.root
+	shown.Path, shown.Root = c.root.Unfix(request.Prefix(e.Root).Fix(e.Path)), string(c.root)
 	return &shown
 }
 
@@ -40,10 +42,10 @@ func (forEngine) MakeDirectoryIn(ctx context.Context, s *Session, dir string) er
 	return s.scope().makeDirectory(ctx, dir)
 }
 
-func (forEngine) Filled(c *Client, dir string) { c.core().unused.used(c.root.fix(dir)) }
+func (forEngine) Filled(c *Client, dir string) { c.core().unused.used(c.root.Fix(dir)) }
 
 func (forEngine) Used(c *Client, dir string) {
-	k, full := c.core(), c.root.fix(dir)
+	k, full := c.core(), c.root.Fix(dir)
 	k.unused.used(full)
 	k.noteUsed(full, false)
 }
@@ -52,7 +54,7 @@ func (forEngine) Unhurried(s *Session) *Session {
 	return &Session{live: s.live, root: s.root, unhurried: true, allowance: s.allowance}
 }
 
-func (forEngine) CreateProtectedAndRead(ctx context.Context, s *Session, dir, name string, data []byte, flags int32, acl []zk.ACL, also ...Read) (Created, []ReadResult, error) {
+func (forEngine) CreateProtectedAndRead(ctx context.Context, s *Session, dir, name string, data []byte, flags int32, acl []zk.ACL, also ...request.Read) (Created, []request.Result, error) {
 	created, found, err := s.createProtected(ctx, dir, name, data, flags, acl, also, "")
 	return created, found.also, err
 }
@@ -68,7 +70,9 @@ func (forEngine) StartDelete(ctx context.Context, s *Session, path string, patie
 	return s.startDelete(ctx, path, patient)
 }
 
-func (forEngine) AnswerOf(r ReadResult) (zxid int64, order uint64) { return r.zxid, r.order }
+func (forEngine) ReadAll(ctx context.Context, s *Session, reads ...request.Read) ([]request.Result, error) {
+	return s.scope().readAll(ctx, reads)
+}
 
 func (forEngine) WatchTree(ctx context.Context, s *Session, path string, on func(order uint64, what zk.EventType, path string)) (armed uint64, remove func(), err error) {
 	return s.watchTree(ctx, path, on)
@@ -128,19 +132,19 @@ func (forEngine) Events(s *Session, path string, on func(order uint64, what zk.E
 	return s.events(path, on, relies)
 }
 
-func (forEngine) ReadAllAndWatch(ctx context.Context, s *Session, root string, reads ...Read) ([]ReadResult, error) {
+func (forEngine) ReadAllAndWatch(ctx context.Context, s *Session, root string, reads ...request.Read) ([]request.Result, error) {
 	return s.readAllAndWatch(ctx, root, reads)
 }
 
-func (forEngine) StatAll(ctx context.Context, s *Session, reads ...Read) ([]ReadResult, error) {
+func (forEngine) StatAll(ctx context.Context, s *Session, reads ...request.Read) ([]request.Result, error) {
 	return s.scope().statAll(ctx, reads)
 }
 
-func (forEngine) SetWatches(ctx context.Context, s *Session, since int64, reads ...Read) (zxid int64, order uint64, unset []Read, err error) {
+func (forEngine) SetWatches(ctx context.Context, s *Session, since int64, reads ...request.Read) (zxid int64, order uint64, unset []request.Read, err error) {
 	return s.setWatchesAgain(ctx, since, reads)
 }
 
-func (forEngine) Unwatch(s *Session, reads ...Read) { s.unwatchAll(reads) }
+func (forEngine) Unwatch(s *Session, reads ...request.Read) { s.unwatchAll(reads) }
 
 func (forEngine) SetUnique(ctx context.Context, c *Client, path string, data []byte) error {
 	w := c.scope()
@@ -152,7 +156,7 @@ func (forEngine) SetUnique(ctx context.Context, c *Client, path string, data []b
 func (forEngine) Budget(c *Client) backoff.BackOff { return c.core().cfg.retry() }
 
 func (forEngine) Unsure(op, path string, err error) error {
-	return &opError{op: op, path: path, err: err, maybe: true}
+	return &zkerr.Op{Op: op, Path: path, Err: err, Maybe: true}
 }
 
 func (forEngine) WantLeases(c *Client) bool { return c.core().observers.wantLeases() }

@@ -12,6 +12,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -57,29 +59,29 @@ func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []
 // createProtected is CreateProtected. Behind the list it makes the reads that
 // also has. instead is the path of a znode whose delete has begun, or empty:
 // see replace.go.
-func (s *Session) createProtected(ctx context.Context, dir, name string, data []byte, flags int32, acl []zk.ACL, also []Read, instead string) (Created, made, error) {
+func (s *Session) createProtected(ctx context.Context, dir, name string, data []byte, flags int32, acl []zk.ACL, also []request.Read, instead string) (Created, made, error) {
 	w := s.scope()
 	unprotected := layout.Join(dir, name)
-	if err := ValidatePath(unprotected); err != nil {
-		return Created{}, made{}, &opError{op: opNameCreate, path: unprotected, err: err}
+	if err := request.ValidatePath(unprotected); err != nil {
+		return Created{}, made{}, &zkerr.Op{Op: request.NameCreate, Path: unprotected, Err: err}
 	}
 	if len(acl) == 0 {
 		acl = w.core.cfg.acl
 	}
-	size := textSize(w.root.fix(unprotected)) + layout.ProtectionSize + createSize(data, acl)
+	size := request.TextSize(w.root.Fix(unprotected)) + layout.ProtectionSize + request.CreateSize(data, acl)
 	if err := w.core.cfg.fits(size); err != nil {
-		return Created{}, made{}, &opError{op: opNameCreate, path: unprotected, err: err}
+		return Created{}, made{}, &zkerr.Op{Op: request.NameCreate, Path: unprotected, Err: err}
 	}
-	full := make([]Read, len(also))
+	full := make([]request.Read, len(also))
 	for i, r := range also {
-		full[i] = Read{Path: w.root.fix(r.Path), Children: r.Children}
+		full[i] = request.Read{Path: w.root.Fix(r.Path), Children: r.Children}
 	}
 	if instead != "" {
-		instead = w.root.fix(instead)
+		instead = w.root.Fix(instead)
 	}
 	var found made
-	err := w.do(ctx, opNameCreate, dir, repeatable, func(a *attempt) (err error) {
-		p := protectedCreate{session: s.session(), dir: w.root.fix(dir), id: random.ID(), also: full, instead: instead, unhurried: s.unhurried, allowance: s.allowance}
+	err := w.do(ctx, request.NameCreate, dir, repeatable, func(a *attempt) (err error) {
+		p := protectedCreate{session: s.session(), dir: w.root.Fix(dir), id: random.ID(), also: full, instead: instead, unhurried: s.unhurried, allowance: s.allowance}
 		path := layout.Join(p.dir, layout.Protect(p.id, name))
 		found, err = p.create(ctx, a, &zk.CreateRequest{Path: path, Data: data, Flags: flags, Acl: acl})
 		return err
@@ -87,16 +89,16 @@ func (s *Session) createProtected(ctx context.Context, dir, name string, data []
 	if err != nil {
 		return Created{}, made{}, err
 	}
-	return Created{Path: w.root.unfix(found.path), Children: found.names, Stat: found.stat}, found, nil
+	return Created{Path: w.root.Unfix(found.path), Children: found.names, Stat: found.stat}, found, nil
 }
 
 // protectedCreate is one try of a protected create.
 type protectedCreate struct {
 	session   *session
 	dir, id   string
-	also      []Read // see groupedWrite
-	instead   string // the same
-	unhurried bool   // see Session.Unhurried
+	also      []request.Read // see groupedWrite
+	instead   string         // the same
+	unhurried bool           // see Session.Unhurried
 	allowance
 }
 
@@ -121,7 +123,7 @@ func (p *protectedCreate) create(ctx context.Context, a *attempt, op *zk.CreateR
 	if err == nil || isDetached(err) { // discardLate gets what is detached
 		return found, err
 	}
-	if classify(err) == ambiguous {
+	if zkerr.Classify(err) == zkerr.Ambiguous {
 		a.unsure = true // whatever the search for the znode finds
 		if found, err = p.findAgain(ctx, op.Flags, err, a.budget); err != nil {
 			return found, err // the claim stays unsure, also if the search has failed
@@ -136,7 +138,7 @@ func (p *protectedCreate) discardLate(late made, err error) {
 	switch {
 	case err == nil:
 		p.session.discard(late.path)
-	case classify(err) == ambiguous:
+	case zkerr.Classify(err) == zkerr.Ambiguous:
 		p.session.expectStrays(p.dir, p.id)
 	}
 }
@@ -180,7 +182,7 @@ func (p *protectedCreate) find(ctx context.Context, flags int32, budget backoff.
 		case !found:
 			return made{}, nil
 		case stat.EphemeralOwner != s.sessionID():
-			return made{}, fmt.Errorf("%w: the znode belongs to another session", ErrSessionLost)
+			return made{}, fmt.Errorf("%w: the znode belongs to another session", zkerr.SessionLost)
 		}
 	}
 	stat := *l.stat // others have the same list
@@ -231,11 +233,11 @@ func (s *session) deleteUntilGone(full string) bool {
 		if err == nil || errors.Is(err, zk.ErrNoNode) {
 			return true
 		}
-		if errors.Is(err, ErrClosed) || s.Err() != nil {
+		if errors.Is(err, zkerr.Closed) || s.Err() != nil {
 			return false
 		}
 		rest := time.Second // the budget of the policy is used up: begin another
-		if classify(errors.Unwrap(err)) == final {
+		if zkerr.Classify(errors.Unwrap(err)) == zkerr.Final {
 			// Most likely an ACL. It may be corrected, and then the znode must
 			// not stay for as long as this process lives.
 			if !logged {

@@ -8,6 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 )
 
@@ -37,12 +39,12 @@ type ProtectedBatch struct {
 // they appear, as long as the session lives. Each try costs one request.
 func (s *Session) CreateAllProtected(ctx context.Context, b ProtectedBatch) (paths []string, failed int, err error) {
 	w := s.scope()
-	if err := ValidatePath(layout.Join(b.Dir, b.Name)); err != nil {
-		return nil, -1, &opError{op: opNameMulti, path: layout.Join(b.Dir, b.Name), err: err}
+	if err := request.ValidatePath(layout.Join(b.Dir, b.Name)); err != nil {
+		return nil, -1, &zkerr.Op{Op: request.NameMulti, Path: layout.Join(b.Dir, b.Name), Err: err}
 	}
 	failed = -1
-	err = w.do(ctx, opNameMulti, b.Dir, repeatable, func(a *attempt) error {
-		m := batchCreate{session: s.session(), dir: w.root.fix(b.Dir), unhurried: s.unhurried, allowance: s.allowance}
+	err = w.do(ctx, request.NameMulti, b.Dir, repeatable, func(a *attempt) error {
+		m := batchCreate{session: s.session(), dir: w.root.Fix(b.Dir), unhurried: s.unhurried, allowance: s.allowance}
 		ops, err := m.ops(w, b)
 		if err != nil {
 			return err
@@ -54,7 +56,7 @@ func (s *Session) CreateAllProtected(ctx context.Context, b ProtectedBatch) (pat
 		return nil, failed, err
 	}
 	for i := range paths {
-		paths[i] = w.root.unfix(paths[i])
+		paths[i] = w.root.Unfix(paths[i])
 	}
 	return paths, -1, nil
 }
@@ -87,9 +89,9 @@ func (b ProtectedBatch) fits(w scope) error {
 	if err != nil {
 		return err
 	}
-	size := operationHead + (n-1)*operationSize(ops[len(b.Before)])
+	size := request.OperationHeadSize + (n-1)*request.OperationSize(ops[len(b.Before)])
 	for _, op := range ops {
-		size += operationSize(op)
+		size += request.OperationSize(op)
 	}
 	return w.core.cfg.fits(size)
 }
@@ -100,13 +102,13 @@ func (m *batchCreate) create(ctx context.Context, ops []any, before int, budget 
 	if m.unhurried {
 		patience = context.WithoutCancel(ctx)
 	}
-	ask := Request{Op: opNameMulti, Path: m.dir, Operations: len(ops)}
+	ask := Request{Op: request.NameMulti, Path: m.dir, Operations: len(ops)}
 	claim, err := s.core.ephemerals.claim(ctx, s, ephemeralSize(ops...), m.allowance)
 	if err != nil {
 		return nil, -1, err
 	}
 	responses, err := detach(patience, s, func() ([]zk.MultiResponse, error) {
-		responses, err := observed(patience, s, ask, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return wireMulti(conn, ops) })
+		responses, err := observed(patience, s, ask, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return request.Multi(conn, ops) })
 		s.core.ephemerals.settleMulti(claim, "", ops, responses, err)
 		return responses, err
 	}, func(late []zk.MultiResponse, err error) {
@@ -115,7 +117,7 @@ func (m *batchCreate) create(ctx context.Context, ops []any, before int, budget 
 			for _, path := range m.made(late, before) {
 				s.discard(path)
 			}
-		case classify(err) == ambiguous:
+		case zkerr.Classify(err) == zkerr.Ambiguous:
 			m.expectStrays()
 		}
 	})
@@ -124,7 +126,7 @@ func (m *batchCreate) create(ctx context.Context, ops []any, before int, budget 
 		return m.made(responses, before), -1, nil
 	case isDetached(err):
 		return nil, -1, err // the function above gets the answer
-	case classify(err) == ambiguous:
+	case zkerr.Classify(err) == zkerr.Ambiguous:
 		if paths, err = m.findAgain(ctx, err, budget); err == nil {
 			claim.settle(nil, paths...)
 		} // otherwise it stays unsure, also if the search has failed
@@ -190,7 +192,7 @@ func (m *batchCreate) find(ctx context.Context, budget backoff.BackOff) ([]strin
 	case !found:
 		return nil, nil
 	case stat.EphemeralOwner != 0 && stat.EphemeralOwner != s.sessionID():
-		return nil, fmt.Errorf("%w: the znodes belong to another session", ErrSessionLost)
+		return nil, fmt.Errorf("%w: the znodes belong to another session", zkerr.SessionLost)
 	}
 	return paths, nil
 }

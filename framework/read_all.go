@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -24,9 +26,6 @@ type ReadResult struct {
 	Stat     *zk.Stat // nil after an error, and for a list: use Client.Children if you need its stat
 	Children []string // of a list, in no order
 	Err      error    // of this read, such as zk.ErrNoNode or zk.ErrNoAuth
-
-	zxid  int64  // the latest transaction that the server had applied
-	order uint64 // see reply
 }
 
 // ReadAll does many reads in few requests. It returns a result for each read,
@@ -54,12 +53,29 @@ type ReadResult struct {
 // answer the server is asked again, with pauses of up to a minute, and each
 // read is a request until it has answered.
 func (c *Client) ReadAll(ctx context.Context, reads ...Read) ([]ReadResult, error) {
-	return c.scope().readAll(ctx, reads)
+	return readAllIn(ctx, c.scope(), reads)
 }
 
 // ReadAll is Client.ReadAll in this session.
 func (s *Session) ReadAll(ctx context.Context, reads ...Read) ([]ReadResult, error) {
-	return s.scope().readAll(ctx, reads)
+	return readAllIn(ctx, s.scope(), reads)
+}
+
+// readAllIn is readAll for users.
+func readAllIn(ctx context.Context, w scope, reads []Read) ([]ReadResult, error) {
+	asked := make([]request.Read, len(reads))
+	for i, r := range reads {
+		asked[i] = request.Read(r)
+	}
+	found, err := w.readAll(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]ReadResult, len(found))
+	for i, r := range found {
+		results[i] = ReadResult{Data: r.Data, Stat: r.Stat, Children: r.Children, Err: r.Err}
+	}
+	return results, nil
 }
 
 // What the requests of ReadAll are limited to.
@@ -71,14 +87,7 @@ const (
 	workersOfOnes = mostAsked / onePlace
 )
 
-func (r Read) op() (name string, op wire.Op) {
-	if r.Children {
-		return opNameList, wire.OpGetChildren
-	}
-	return opNameGet, wire.OpGetData
-}
-
-func (w scope) readAll(ctx context.Context, reads []Read) ([]ReadResult, error) {
+func (w scope) readAll(ctx context.Context, reads []request.Read) ([]request.Result, error) {
 	b, err := w.newBulk(reads)
 	if err != nil {
 		return nil, err
@@ -87,7 +96,7 @@ func (w scope) readAll(ctx context.Context, reads []Read) ([]ReadResult, error) 
 }
 
 // statAll is the StatAll of package privileged. A multiRead has no such reads.
-func (w scope) statAll(ctx context.Context, reads []Read) ([]ReadResult, error) {
+func (w scope) statAll(ctx context.Context, reads []request.Read) ([]request.Result, error) {
 	b, err := w.newBulk(reads)
 	if err != nil {
 		return nil, err
@@ -96,8 +105,8 @@ func (w scope) statAll(ctx context.Context, reads []Read) ([]ReadResult, error) 
 	return w.readBulk(ctx, b)
 }
 
-func (w scope) readBulk(ctx context.Context, b *bulk) ([]ReadResult, error) {
-	err := w.do(ctx, opNameReadAll, b.first(), repeatable, func(a *attempt) error {
+func (w scope) readBulk(ctx context.Context, b *bulk) ([]request.Result, error) {
+	err := w.do(ctx, request.NameReadAll, b.first(), repeatable, func(a *attempt) error {
 		during, cancel := context.WithCancel(ctx) // ctx may be user code, and workers have goroutines of their own
 		defer cancel()
 		b.ctx, b.session, b.err = during, a.session, nil
@@ -107,10 +116,10 @@ func (w scope) readBulk(ctx context.Context, b *bulk) ([]ReadResult, error) {
 			}
 			many := b.on != nil
 			b.run(many)
-			if many && b.err != nil && classify(b.err) == ambiguous {
+			if many && b.err != nil && zkerr.Classify(b.err) == zkerr.Ambiguous {
 				a.session.answerSizes.double() // an answer may have been too large
 			}
-			if !many || !isRefusal(b.err) {
+			if !many || !zkerr.IsRefusal(b.err) {
 				return b.err
 			}
 			w.core.refuse(wire.OpMultiRead, b.err)
@@ -136,29 +145,31 @@ func (w scope) complete(ctx context.Context, b *bulk) {
 		if r.Err == nil {
 			continue
 		}
-		name, _ := b.reads[i].op()
-		failed := &opError{op: name, path: b.reads[i].Path, root: w.root, err: withMeaning(r.Err)}
+		name, _ := b.reads[i].Op()
+		failed := &zkerr.Op{Op: name, Path: b.reads[i].Path, Root: string(w.root), Err: zkerr.WithMeaning(r.Err)}
 		if errors.Is(r.Err, zk.ErrNoNode) {
 			if why == nil {
 				why = errors.Unwrap(w.nameMissingRoot(ctx, failed))
 			}
-			failed.err = why
+			failed.Err = why
 		}
 		r.Err = failed
 	}
 }
 
 // readSize is the size of a read in a request.
-func readSize(path string) int { return operationHead + textSize(path) + boolSize }
+func readSize(path string) int {
+	return request.OperationHeadSize + request.TextSize(path) + request.BoolSize
+}
 
 // bulk is a call of ReadAll. Several goroutines work on it.
 type bulk struct {
 	ctx     context.Context
 	session *session
 	on      *link // the connection to read on; nil: any
-	reads   []Read
+	reads   []request.Read
 	paths   []string // on the wire
-	results []ReadResult
+	results []request.Result
 	// watchUnder: a watch is armed with each read, and with that of this path
 	// also if it is missing. Empty: none is.
 	watchUnder string
@@ -169,17 +180,17 @@ type bulk struct {
 	err  error      // ends this attempt
 }
 
-func (w scope) newBulk(reads []Read) (*bulk, error) {
-	b := &bulk{reads: reads, paths: make([]string, len(reads)), results: make([]ReadResult, len(reads)), left: make([]int, len(reads))}
+func (w scope) newBulk(reads []request.Read) (*bulk, error) {
+	b := &bulk{reads: reads, paths: make([]string, len(reads)), results: make([]request.Result, len(reads)), left: make([]int, len(reads))}
 	for i, r := range reads {
-		err := ValidatePath(r.Path)
+		err := request.ValidatePath(r.Path)
 		if err == nil {
-			b.paths[i], b.left[i] = w.root.fix(r.Path), i
-			err = w.core.cfg.fits(readSize(b.paths[i]) + operationHead)
+			b.paths[i], b.left[i] = w.root.Fix(r.Path), i
+			err = w.core.cfg.fits(readSize(b.paths[i]) + request.OperationHeadSize)
 		}
 		if err != nil {
-			name, _ := r.op()
-			return nil, &opError{op: name, path: r.Path, err: err}
+			name, _ := r.Op()
+			return nil, &zkerr.Op{Op: name, Path: r.Path, Err: err}
 		}
 	}
 	return b, nil
@@ -212,7 +223,7 @@ func (b *bulk) work(many bool) {
 		if err := b.ask(chunk, many); err != nil {
 			b.mu.Lock()
 			b.left = append(b.left, chunk...)
-			if b.err == nil || isRefusal(err) { // a server that refuses it hangs up on the others
+			if b.err == nil || zkerr.IsRefusal(err) { // a server that refuses it hangs up on the others
 				b.err = err
 			}
 			b.mu.Unlock()
@@ -230,7 +241,7 @@ func (b *bulk) take(many bool) []int {
 	n := 1
 	if many {
 		n = b.session.answerSizes.fit(b.left, b.reads)
-		size := operationHead
+		size := request.OperationHeadSize
 		for i, at := range b.left[:n] {
 			if size += readSize(b.paths[at]); b.session.core.cfg.fits(size) != nil { // not at the first: see newBulk
 				n = i
@@ -246,16 +257,16 @@ func (b *bulk) take(many bool) []int {
 // ask makes one request.
 func (b *bulk) ask(chunk []int, many bool) error {
 	first := b.reads[chunk[0]]
-	name, op := first.op()
+	name, op := first.Op()
 	var body wire.Appender = &wire.WatchRequest{Path: b.paths[chunk[0]]}
 	if many {
 		multi, requests := &wire.MultiRequest{Ops: make([]wire.MultiOp, len(chunk))}, make([]wire.WatchRequest, len(chunk))
 		for i, at := range chunk {
-			_, op := b.reads[at].op()
+			_, op := b.reads[at].Op()
 			requests[i].Path = b.paths[at]
 			multi.Ops[i] = wire.MultiOp{Op: op, Request: &requests[i]}
 		}
-		name, op, body = opNameReadAll, wire.OpMultiRead, multi
+		name, op, body = request.NameReadAll, wire.OpMultiRead, multi
 	}
 	// What the request needs is taken before: it may go on when the call is over.
 	ctx, s, on, root, path, sizes := b.ctx, b.session, b.on, b.watchUnder, b.paths[chunk[0]], &b.session.answerSizes
@@ -265,7 +276,7 @@ func (b *bulk) ask(chunk []int, many bool) error {
 	}
 	switch {
 	case b.stats:
-		name, op, size = opNameExists, wire.OpExists, statSize
+		name, op, size = request.NameExists, wire.OpExists, statSize
 	case root != "" && first.Children:
 		op = wire.OpGetChildren2 // with a stat
 	}
@@ -293,8 +304,8 @@ func (b *bulk) ask(chunk []int, many bool) error {
 		var data wire.DataResponse
 		err = wire.Unmarshal(r.body, &data)
 		found = []wire.MultiResult{{Op: op, Data: data.Data, Stat: data.Stat}}
-	case !many && ctx.Err() == nil && !isDetached(err) && classify(err) == final:
-		b.results[chunk[0]] = ReadResult{Err: err, zxid: r.zxid, order: r.order}
+	case !many && ctx.Err() == nil && !isDetached(err) && zkerr.Classify(err) == zkerr.Final:
+		b.results[chunk[0]] = request.Result{Err: err, Zxid: r.zxid, Order: r.order}
 		return nil
 	default:
 		return err
@@ -303,10 +314,10 @@ func (b *bulk) ask(chunk []int, many bool) error {
 		err = b.fits(chunk, found)
 	}
 	if err != nil { // the link has seen to it that the body can be decoded
-		return fmt.Errorf("%w: %w: %w", zk.ErrConnectionClosed, errMalformed, err)
+		return fmt.Errorf("%w: %w: %w", zk.ErrConnectionClosed, zkerr.Malformed, err)
 	}
 	for i, at := range chunk {
-		b.results[at] = resultOf(&found[i], r)
+		b.results[at] = request.ResultOf(&found[i], r.zxid, r.order)
 	}
 	if !b.stats {
 		sizes.learn(chunk, b.reads, b.results)
@@ -320,30 +331,12 @@ func (b *bulk) fits(chunk []int, found []wire.MultiResult) error {
 		return fmt.Errorf("%d results of %d", len(found), len(chunk))
 	}
 	for i, at := range chunk {
-		_, op := b.reads[at].op()
+		_, op := b.reads[at].Op()
 		if got := found[i].Op; got != op && (got != wire.OpError || found[i].Err == wire.OK) {
 			return fmt.Errorf("the result of %v to %v", got, op)
 		}
 	}
 	return nil
-}
-
-func resultOf(found *wire.MultiResult, r reply) ReadResult {
-	result := ReadResult{zxid: r.zxid, order: r.order}
-	switch found.Op {
-	case wire.OpGetData:
-		result.Data = slices.Clone(found.Data) // it is a part of the whole answer
-		stat := zk.Stat(found.Stat)
-		result.Stat = &stat
-	case wire.OpGetChildren:
-		result.Children = found.Children
-		if stat := zk.Stat(found.Stat); stat != (zk.Stat{}) {
-			result.Stat = &stat
-		}
-	default:
-		result.Err = errorOf(found.Err)
-	}
-	return result
 }
 
 // answerSizes estimates how large the answer to a read is: to a get and to a
@@ -359,14 +352,14 @@ type answerSizes struct {
 // request for many goes alone.
 const fewSeen = 32
 
-func (s *answerSizes) sizeLocked(r Read) int {
+func (s *answerSizes) sizeLocked(r request.Read) int {
 	if size := s.of[kindOf(r)]; size > 0 {
 		return size
 	}
 	return answerGuess
 }
 
-func kindOf(r Read) int {
+func kindOf(r request.Read) int {
 	if r.Children {
 		return 1
 	}
@@ -374,7 +367,7 @@ func kindOf(r Read) int {
 }
 
 // fit returns how many of the first reads a request may have.
-func (s *answerSizes) fit(left []int, reads []Read) int {
+func (s *answerSizes) fit(left []int, reads []request.Read) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	size := 0
@@ -388,7 +381,7 @@ func (s *answerSizes) fit(left []int, reads []Read) int {
 }
 
 // sum returns how large the answer to a request may be expected to be.
-func (s *answerSizes) sum(chunk []int, reads []Read) (size int) {
+func (s *answerSizes) sum(chunk []int, reads []request.Read) (size int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, at := range chunk {
@@ -398,20 +391,20 @@ func (s *answerSizes) sum(chunk []int, reads []Read) (size int) {
 }
 
 // known reports whether enough answers of these kinds have come.
-func (s *answerSizes) known(chunk []int, reads []Read) bool {
+func (s *answerSizes) known(chunk []int, reads []request.Read) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !slices.ContainsFunc(chunk, func(at int) bool { return s.seen[kindOf(reads[at])] < fewSeen })
 }
 
 // learn takes the sizes of an answer.
-func (s *answerSizes) learn(chunk []int, reads []Read, results []ReadResult) {
+func (s *answerSizes) learn(chunk []int, reads []request.Read, results []request.Result) {
 	var sums, counts [2]int
 	for _, at := range chunk {
 		r := &results[at]
-		size := operationHead + statSize + blobSize(r.Data)
+		size := request.OperationHeadSize + statSize + request.BlobSize(r.Data)
 		for _, name := range r.Children {
-			size += textSize(name)
+			size += request.TextSize(name)
 		}
 		kind := kindOf(reads[at])
 		sums[kind] += size

@@ -20,13 +20,13 @@ func TestReadAllOnTheRealServer(t *testing.T) {
 	reads := library(t, c, 1000)
 	s := session(t, c)
 	for range 3 {
-		found, err := s.ReadAll(t.Context(), reads...)
+		found, err := framework.ReadAllPlaced(t.Context(), s, reads...)
 		checkLibrary(t, reads, found, err)
 		network.Drop()
 	}
 	lost := testutil.NewFault(testutil.Match{Op: testutil.OpMultiRead, Skip: 1, Times: 2}, testutil.DropAfter())
 	defer network.Control(lost.Control)()
-	found, err := s.ReadAll(t.Context(), reads...)
+	found, err := framework.ReadAllPlaced(t.Context(), s, reads...)
 	checkLibrary(t, reads, found, err)
 	if lost.Count() != 2 {
 		t.Errorf("%d answers of multiRead were lost", lost.Count())

@@ -1,11 +1,13 @@
 package framework_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -15,12 +17,13 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // library creates /lib with n books, and a secret one.
-func library(t *testing.T, c *framework.Client, n int) (reads []framework.Read) {
+func library(t *testing.T, c *framework.Client, n int) (reads []request.Read) {
 	t.Helper()
 	_, err := c.Create(t.Context(), "/lib", nil, 0)
 	must(t, err)
@@ -28,16 +31,16 @@ func library(t *testing.T, c *framework.Client, n int) (reads []framework.Read) 
 		path := fmt.Sprint("/lib/", i)
 		_, err := c.Create(t.Context(), path, []byte(path), 0)
 		must(t, err)
-		reads = append(reads, framework.Read{Path: path})
+		reads = append(reads, request.Read{Path: path})
 	}
 	_, err = c.Create(t.Context(), "/lib/secret", nil, 0, zk.DigestACL(zk.PermAll, "owner", "secret")...)
 	must(t, err)
-	return append(reads, framework.Read{Path: "/lib", Children: true}, framework.Read{Path: "/lib/0", Children: true},
-		framework.Read{Path: "/lib/none"}, framework.Read{Path: "/lib/none", Children: true}, framework.Read{Path: "/lib/secret"})
+	return append(reads, request.Read{Path: "/lib", Children: true}, request.Read{Path: "/lib/0", Children: true},
+		request.Read{Path: "/lib/none"}, request.Read{Path: "/lib/none", Children: true}, request.Read{Path: "/lib/secret"})
 }
 
 // checkLibrary checks what reads of the library have found.
-func checkLibrary(t *testing.T, reads []framework.Read, found []framework.ReadResult, err error) {
+func checkLibrary(t *testing.T, reads []request.Read, found []request.Result, err error) {
 	t.Helper()
 	must(t, err)
 	n := len(reads) - 5
@@ -48,8 +51,8 @@ func checkLibrary(t *testing.T, reads []framework.Read, found []framework.ReadRe
 		if r.Err != nil || string(r.Data) != reads[i].Path || r.Stat == nil || int(r.Stat.DataLength) != len(r.Data) || r.Children != nil {
 			t.Fatalf("%s: %+v", reads[i].Path, r)
 		}
-		if zxid, order := framework.AnswerOf(r); zxid < r.Stat.Mzxid || order == 0 {
-			t.Fatalf("%s: transaction %d in an answer at %d, place %d", reads[i].Path, r.Stat.Mzxid, zxid, order)
+		if r.Zxid < r.Stat.Mzxid || r.Order == 0 {
+			t.Fatalf("%s: transaction %d in an answer at %d, place %d", reads[i].Path, r.Stat.Mzxid, r.Zxid, r.Order)
 		}
 	}
 	if list := found[n]; list.Err != nil || len(list.Children) != n+1 || list.Data != nil {
@@ -68,6 +71,39 @@ func checkLibrary(t *testing.T, reads []framework.Read, found []framework.ReadRe
 	}
 }
 
+// A user gets what the reads have found, in their order, without the places of
+// the answers.
+func TestReadAllOfAUser(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens)
+		reads := library(t, c, 3)
+		want, err := framework.ReadAllPlaced(t.Context(), c, reads...)
+		checkLibrary(t, reads, want, err)
+		var asked []framework.Read
+		for _, r := range reads {
+			asked = append(asked, framework.Read(r))
+		}
+		for name, readAll := range map[string]func(context.Context, ...framework.Read) ([]framework.ReadResult, error){
+			"client": c.ReadAll, "session": session(t, c).ReadAll,
+		} {
+			got, err := readAll(t.Context(), asked...)
+			must(t, err)
+			for i, r := range got {
+				w := want[i]
+				if !bytes.Equal(r.Data, w.Data) || !reflect.DeepEqual(r.Stat, w.Stat) || !slices.Equal(r.Children, w.Children) || fmt.Sprint(r.Err) != fmt.Sprint(w.Err) {
+					t.Errorf("%s: %v: %+v, want %+v", name, asked[i], r, w)
+				}
+			}
+			if len(got) != len(want) {
+				t.Errorf("%s: %d results of %d", name, len(got), len(want))
+			}
+			if got, err := readAll(t.Context(), framework.Read{Path: "none"}); got != nil || err == nil {
+				t.Errorf("%s: a bad path: %v, %v", name, got, err)
+			}
+		}
+	})
+}
+
 // ReadAll costs a request for 256 reads, once it knows how small they are, and
 // the question for the server's version once for each connection.
 func TestReadAllCosts(t *testing.T) {
@@ -79,7 +115,7 @@ func TestReadAllCosts(t *testing.T) {
 				network.Drop()
 			}
 			ens.ResetRequests()
-			found, err := c.ReadAll(t.Context(), reads...)
+			found, err := framework.ReadAllPlaced(t.Context(), c, reads...)
 			checkLibrary(t, reads, found, err)
 			asked := ens.Requests()
 			delete(asked, testutil.OpPing)
@@ -90,7 +126,7 @@ func TestReadAllCosts(t *testing.T) {
 		}
 		for n, want := range map[int]int{256: 1, 257: 2} {
 			ens.ResetRequests()
-			_, err := c.ReadAll(t.Context(), reads[:n]...)
+			_, err := framework.ReadAllPlaced(t.Context(), c, reads[:n]...)
 			must(t, err)
 			if got := ens.Requests()[testutil.OpMultiRead]; got != want {
 				t.Errorf("%d reads: %d requests, want %d", n, got, want)
@@ -132,7 +168,7 @@ func TestReadAllAtOldServers(t *testing.T) {
 						questions = 1
 					}
 					ens.ResetRequests()
-					found, err := s.ReadAll(t.Context(), reads...)
+					found, err := framework.ReadAllPlaced(t.Context(), s, reads...)
 					checkLibrary(t, reads, found, err)
 					asked := ens.Requests()
 					if gets, lists := asked[testutil.OpGetData], asked[testutil.OpGetChildren]; gets != 102 || lists != 3 || asked[testutil.OpMultiRead] != questions {
@@ -182,7 +218,7 @@ func TestReadAllAsksInASession(t *testing.T) {
 		reads := library(t, c, 10)
 		ens.ResetRequests()
 		for range 2 {
-			found, err := c.ReadAll(t.Context(), reads...)
+			found, err := framework.ReadAllPlaced(t.Context(), c, reads...)
 			checkLibrary(t, reads, found, err)
 		}
 		asked := ens.Requests()
@@ -204,7 +240,7 @@ func TestReadAllWhileServersAreUpgraded(t *testing.T) {
 		seen := map[bool]bool{}
 		for range 12 {
 			ens.ResetRequests()
-			found, err := c.ReadAll(t.Context(), reads...)
+			found, err := framework.ReadAllPlaced(t.Context(), c, reads...)
 			checkLibrary(t, reads, found, err)
 			old := memberOf(t, ens, session(t, c).ID()) == 0
 			if asked := ens.Requests(); (asked[testutil.OpMultiRead] > 0) == old {
@@ -230,7 +266,7 @@ func TestReadAllIsRefused(t *testing.T) {
 			refused := testutil.NewFault(testutil.Match{Op: testutil.OpMultiRead, Times: -1}, testutil.Fail(code))
 			defer ens.Control(refused.Control)()
 			for range 2 {
-				found, err := c.ReadAll(t.Context(), reads...)
+				found, err := framework.ReadAllPlaced(t.Context(), c, reads...)
 				checkLibrary(t, reads, found, err)
 			}
 			if refused.Count() != 1 {
@@ -258,13 +294,13 @@ func TestReadAllIsRefusedBesideOthers(t *testing.T) {
 			}
 			return others.Control(r)
 		})()
-		found, err := c.ReadAll(t.Context(), reads...)
+		found, err := framework.ReadAllPlaced(t.Context(), c, reads...)
 		checkLibrary(t, reads, found, err)
 		if others.Count() == 0 {
 			t.Error("no other was under way")
 		}
 		ens.ResetRequests()
-		found, err = c.ReadAll(t.Context(), reads...)
+		found, err = framework.ReadAllPlaced(t.Context(), c, reads...)
 		checkLibrary(t, reads, found, err)
 		if n := ens.Requests()[testutil.OpMultiRead]; n != 0 {
 			t.Errorf("sent %d times again", n)
@@ -281,7 +317,7 @@ func TestReadAllEndsWithItsContext(t *testing.T) {
 		w.Latency(timeout / 20)
 		for tenths := range time.Duration(10) {
 			ctx, cancel := context.WithTimeout(t.Context(), tenths*timeout/40)
-			found, err := c.ReadAll(ctx, reads...)
+			found, err := framework.ReadAllPlaced(ctx, c, reads...)
 			cancel()
 			if !errors.Is(err, context.DeadlineExceeded) && err != nil || (err == nil) != (len(found) == len(reads)) {
 				t.Errorf("after %v: %d results, %v", tenths*timeout/40, len(found), err)
@@ -319,7 +355,7 @@ func TestReadAllUnderFaults(t *testing.T) {
 						s := session(t, c)
 						fault := testutil.NewFault(testutil.Match{Op: op, Skip: skip, Times: 2}, action)
 						defer w.Control(fault.Control)()
-						found, err := s.ReadAll(t.Context(), reads...)
+						found, err := framework.ReadAllPlaced(t.Context(), s, reads...)
 						checkLibrary(t, reads, found, err)
 						if fault.Count() == 0 {
 							t.Error("nothing was hit")
@@ -343,7 +379,7 @@ func TestReadAllWhenTheSessionExpires(t *testing.T) {
 		defer ens.Control(held.Control)()
 		inSession := make(chan error)
 		go func() {
-			_, err := s.ReadAll(t.Context(), reads...)
+			_, err := framework.ReadAllPlaced(t.Context(), s, reads...)
 			inSession <- err
 		}()
 		<-held.Hit()
@@ -352,7 +388,7 @@ func TestReadAllWhenTheSessionExpires(t *testing.T) {
 		if err := <-inSession; !errors.Is(err, framework.ErrSessionLost) {
 			t.Errorf("in the session: %v", err)
 		}
-		found, err := c.ReadAll(t.Context(), reads...)
+		found, err := framework.ReadAllPlaced(t.Context(), c, reads...)
 		checkLibrary(t, reads, found, err)
 		if session(t, c).ID() == s.ID() {
 			t.Error("the session has not expired")
@@ -381,7 +417,7 @@ func TestReadAllEnds(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error)
 			go func() {
-				_, err := c.ReadAll(ctx, reads...)
+				_, err := framework.ReadAllPlaced(ctx, c, reads...)
 				ended <- err
 			}()
 			time.Sleep(time.Second)
@@ -449,16 +485,16 @@ func TestNoReadGoesBackBehindReadAll(t *testing.T) {
 			}
 			stat, err := writer.Set(t.Context(), "/a", []byte("new"), -1)
 			must(t, err)
-			var found []framework.ReadResult
+			var found []request.Result
 			for found == nil || found[0].Stat.Mzxid < stat.Mzxid {
-				found, err = s.ReadAll(t.Context(), framework.Read{Path: "/a"})
+				found, err = framework.ReadAllPlaced(t.Context(), s, request.Read{Path: "/a"})
 				must(t, err)
 				time.Sleep(10 * time.Millisecond)
 			}
 			network.Drop()
 			again, _, err := s.Get(t.Context(), "/a")
 			must(t, err)
-			if zxid, _ := framework.AnswerOf(found[0]); named.Load() < zxid || string(again) != "new" {
+			if zxid := found[0].Zxid; named.Load() < zxid || string(again) != "new" {
 				t.Errorf("the connect request names %#x, the answer had %#x; read %q", named.Load(), zxid, again)
 			}
 			for _, member := range lagging {
@@ -533,7 +569,7 @@ func TestReadAllOfManyCallers(t *testing.T) {
 		for i := range 40 {
 			go func() {
 				for range 5 {
-					found, err := c.ReadAll(t.Context(), reads...)
+					found, err := framework.ReadAllPlaced(t.Context(), c, reads...)
 					checkLibrary(t, reads, found, err)
 					_, _, err = c.Get(t.Context(), reads[i].Path)
 					must(t, err)

@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -46,8 +47,8 @@ const (
 type made struct {
 	path string
 	listing
-	also []ReadResult // see groupedWrite.also; nil: not read
-	next bool         // see groupedWrite.isNext
+	also []request.Result // see groupedWrite.also; nil: not read
+	next bool             // see groupedWrite.isNext
 }
 
 // listing is an answer to a list of a directory.
@@ -110,7 +111,7 @@ func (b *readBehind) sent() {
 // sharesReads reports whether the reads behind writes may be one request, as
 // far as is known. It asks the server where that pays.
 func (g *groupCommit) sharesReads(writes []*groupedWrite, on *link) bool {
-	reads, size := 0, operationHead
+	reads, size := 0, request.OperationHeadSize
 	for _, w := range writes {
 		if w.wantsList() {
 			reads += 1 + len(w.also)
@@ -135,7 +136,7 @@ func (b *readBehind) request() *wire.MultiRequest {
 		read(wire.OpGetData, w.dir) // before the list: see above
 		read(wire.OpGetChildren, w.dir)
 		for _, r := range w.also {
-			_, op := r.op()
+			_, op := r.Op()
 			read(op, r.Path)
 		}
 	}
@@ -156,9 +157,9 @@ func (b *readBehind) operations() (n int) {
 // read waits for the answer to b, whose creates have succeeded, and passes it
 // on to the callers of all of them.
 func (g *groupCommit) read(b *readBehind) {
-	ask := Request{Op: opNameList, Path: b.writes[0].dir, Operations: b.operations(), Began: b.began}
+	ask := Request{Op: request.NameList, Path: b.writes[0].dir, Operations: b.operations(), Began: b.began}
 	if b.shared {
-		ask.Op = opNameReadAll
+		ask.Op = request.NameReadAll
 	}
 	r, err := observed(b.writes[0].ctx, g.session, ask, func(*zk.Conn) (reply, error) { return b.on.await(b.answer) })
 	var found []found
@@ -183,7 +184,7 @@ func (g *groupCommit) read(b *readBehind) {
 // found is what was read behind one create.
 type found struct {
 	listing
-	also []ReadResult
+	also []request.Result
 	size int // of the answer that shares a request
 }
 
@@ -205,21 +206,21 @@ func (b *readBehind) decode(r reply) []found {
 		return nil
 	}
 	rest := answers.Results
-	take := func(read Read) (result ReadResult, ok bool) {
-		_, op := read.op()
+	take := func(read request.Read) (result request.Result, ok bool) {
+		_, op := read.Op()
 		got := &rest[0]
 		rest = rest[1:]
-		return resultOf(got, r), got.Op == op || got.Op == wire.OpError && got.Err != wire.OK
+		return request.ResultOf(got, r.zxid, r.order), got.Op == op || got.Op == wire.OpError && got.Err != wire.OK
 	}
 	for i, w := range b.writes {
-		dir, ok := take(Read{Path: w.dir})
-		list, isList := take(Read{Path: w.dir, Children: true})
+		dir, ok := take(request.Read{Path: w.dir})
+		list, isList := take(request.Read{Path: w.dir, Children: true})
 		ok = ok && isList
-		size := blobSize(dir.Data) + namesSize(list.Children)
+		size := request.BlobSize(dir.Data) + namesSize(list.Children)
 		for _, read := range w.also {
 			result, isRight := take(read)
 			ok = ok && isRight
-			size += blobSize(result.Data) + namesSize(result.Children)
+			size += request.BlobSize(result.Data) + namesSize(result.Children)
 			all[i].also = append(all[i].also, result)
 		}
 		if !ok {
@@ -234,7 +235,7 @@ func (b *readBehind) decode(r reply) []found {
 
 func namesSize(names []string) (size int) {
 	for _, name := range names {
-		size += textSize(name)
+		size += request.TextSize(name)
 	}
 	return size
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -38,10 +39,10 @@ func TestWhatIsReadBehind(t *testing.T) {
 		return fmt.Sprint(" ", wire.OpGetData, " ", dir, " ", wire.OpGetChildren, " ", dir)
 	}
 	shared, data, children := fmt.Sprint(wire.OpMultiRead), fmt.Sprint(wire.OpGetData), fmt.Sprint(wire.OpGetChildren)
-	also := []Read{{Path: "/x"}, {Path: "/y", Children: true}}
+	also := []request.Read{{Path: "/x"}, {Path: "/y", Children: true}}
 	for name, tt := range map[string]struct {
 		writes  string
-		also    []Read // behind the first create
+		also    []request.Read // behind the first create
 		prepare func(g *groupCommit, on *link)
 		want    string
 		behind  int // how many writes have reads behind them
@@ -116,7 +117,7 @@ func TestDecodeWhatWasReadBehind(t *testing.T) {
 	}
 	fails := wire.MultiResult{Op: wire.OpError, Err: wire.NoNode}
 	fine := wire.MultiResult{Op: wire.OpError}
-	also := []Read{{Path: "/x"}, {Path: "/y", Children: true}}
+	also := []request.Read{{Path: "/x"}, {Path: "/y", Children: true}}
 	whole := []wire.MultiResult{data("12", 5), list("a", "bc"), data("123", 6), list("d"), data("", 7), list()}
 	with := func(at int, r wire.MultiResult) []wire.MultiResult {
 		changed := slices.Clone(whole)

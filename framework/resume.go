@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -151,9 +152,9 @@ func (s *session) setWatches(ctx context.Context, on *link, since int64, keys []
 		covered []watchKey
 	}
 	for len(keys) > 0 {
-		n, size := 0, int64Size+3*int32Size
+		n, size := 0, request.Int64Size+3*request.Int32Size
 		for n < len(keys) && size <= mostSet {
-			if size += textSize(keys[n].path); s.core.cfg.fits(size) != nil {
+			if size += request.TextSize(keys[n].path); s.core.cfg.fits(size) != nil {
 				break
 			}
 			n++
@@ -163,7 +164,7 @@ func (s *session) setWatches(ctx context.Context, on *link, since int64, keys []
 			unset = append(unset, some...)
 			continue
 		}
-		r, failed := call(ctx, s, Request{Op: opNameWatch, Path: "/"}, func(*zk.Conn) (r result, err error) {
+		r, failed := call(ctx, s, Request{Op: request.NameWatch, Path: "/"}, func(*zk.Conn) (r result, err error) {
 			r.reply, r.covered, err = s.setSome(ctx, on, since, some, size)
 			return r, err
 		}, nil)

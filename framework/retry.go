@@ -11,6 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
@@ -51,11 +53,11 @@ func (w scope) awaitConnected(ctx context.Context, budget backoff.BackOff) (*ses
 		c.mu.Unlock()
 		switch {
 		case c.isClosing():
-			return nil, ErrClosed
+			return nil, zkerr.Closed
 		case in != nil && in.Err() != nil:
 			return nil, in.Err()
 		case ctx.Err() != nil:
-			return nil, withLast(ctxerr.Of(ctx), c.fault())
+			return nil, zkerr.Because(ctxerr.Of(ctx), c.fault())
 		case state == Connected && (in == nil || in == s) && s.isReady():
 			return s, nil
 		case refused != nil && !w.patient:
@@ -64,7 +66,7 @@ func (w scope) awaitConnected(ctx context.Context, budget backoff.BackOff) (*ses
 		if pause == nil && budget != nil {
 			d := budget.NextBackOff()
 			if d == backoff.Stop {
-				return nil, withLast(zk.ErrNoServer, c.fault())
+				return nil, zkerr.Because(zk.ErrNoServer, c.fault())
 			}
 			pause = time.After(d)
 		}
@@ -77,14 +79,6 @@ func (w scope) awaitConnected(ctx context.Context, budget backoff.BackOff) (*ses
 		case <-c.closing:
 		}
 	}
-}
-
-// withLast adds to err why there is no connection.
-func withLast(err, last error) error {
-	if last == nil {
-		return err
-	}
-	return fmt.Errorf("%w (%w)", err, last)
 }
 
 // attempt is one try of an operation in a session. unsure is true when an
@@ -133,7 +127,7 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 	}
 	began := time.Now()
 	fail := func(err error) error {
-		return &opError{op: op, path: path, root: w.root, err: a.session.naming(withMeaning(err)), maybe: a.unsure}
+		return &zkerr.Op{Op: op, Path: path, Root: string(w.root), Err: a.session.naming(zkerr.WithMeaning(err)), Maybe: a.unsure}
 	}
 	for {
 		s, err := w.awaitConnected(ctx, patience)
@@ -144,33 +138,33 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 		if err = try(&a); err == nil {
 			return nil
 		}
-		what := classify(err)
+		what := zkerr.Classify(err)
 		if ended := s.Err(); (ended != nil || ctx.Err() != nil) && !errors.As(err, new(unsentError)) {
 			// The request was left to itself: its outcome is unknown.
-			what = ambiguous
-		} else if what == expired {
+			what = zkerr.Ambiguous
+		} else if what == zkerr.Expired {
 			s.onExpired(errExpired)
 		}
-		if what == ambiguous {
+		if what == zkerr.Ambiguous {
 			err = s.explain(err, began)
-			a.unsure = a.unsure || isWrite(op)
+			a.unsure = a.unsure || request.IsWrite(op)
 		}
 		switch {
-		case what == final, a.unsure && again == onceOnly:
+		case what == zkerr.Final, a.unsure && again == onceOnly:
 			return fail(err)
 		case in != nil && in.Err() != nil:
 			return fail(in.Err())
 		case ctx.Err() != nil:
 			return fail(ctxerr.Of(ctx))
 		case c.isClosing():
-			return fail(ErrClosed)
+			return fail(zkerr.Closed)
 		}
 		pause := budget.NextBackOff()
 		if pause == backoff.Stop {
 			return fail(err)
 		}
-		c.cfg.log.Debug("trying again", zap.String("op", op), zap.String("path", w.root.fix(path)), zap.Error(err))
-		c.observers.retried(ctx, Retry{Op: op, Path: w.root.fix(path), Err: err})
+		c.cfg.log.Debug("trying again", zap.String("op", op), zap.String("path", w.root.Fix(path)), zap.Error(err))
+		c.observers.retried(ctx, Retry{Op: op, Path: w.root.Fix(path), Err: err})
 		select { // awaitConnected finds out which it was
 		case <-time.After(pause):
 		case <-in.ended():
@@ -178,6 +172,15 @@ func (w scope) do(ctx context.Context, op, path string, again idempotence, try f
 		case <-c.closing:
 		}
 	}
+}
+
+// naming adds the server to an answer that says that it requires more of the
+// client: the others may not.
+func (s *session) naming(err error) error {
+	if !errors.Is(err, zkerr.AuthRequired) || s == nil || s.latest() == nil {
+		return err
+	}
+	return fmt.Errorf("%s: %w", s.latest().to, err)
 }
 
 // ended returns a channel that is closed when the session is over, nil if s is
@@ -188,32 +191,3 @@ func (s *session) ended() <-chan struct{} {
 	}
 	return s.over
 }
-
-// isWrite reports whether an operation changes anything. Only then it matters
-// whether a try was executed.
-func isWrite(op string) bool {
-	switch op {
-	case opNameGet, opNameExists, opNameList, opNameSync, opNameGetACL, opNameWatch, opNameReadAll:
-		return false
-	}
-	return true
-}
-
-// The names of the operations, in errors and for the observer.
-const (
-	opNameCreate  = "create"
-	opNameDelete  = "delete"
-	opNameSet     = "set"
-	opNameMulti   = "multi"
-	opNameSetACL  = "set ACL"
-	opNameGet     = "get"
-	opNameExists  = "exists"
-	opNameList    = "list"
-	opNameSync    = "sync"
-	opNameGetACL  = "get ACL"
-	opNameWatch   = "watch"
-	opNameReadAll = "read all"
-	opNameUpdate  = "update"
-
-	opNameEphemerals = "get ephemerals"
-)

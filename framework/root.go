@@ -6,6 +6,9 @@ import (
 	"fmt"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // nameMissingRoot adds to the error of an operation that found no znode that
@@ -14,42 +17,42 @@ import (
 // gets no answer about a chroot, the error says so, and not that there is no
 // znode: see Absent.
 func (w scope) nameMissingRoot(ctx context.Context, err error) error {
-	var e *opError
+	var e *zkerr.Op
 	if w.root == "" || !errors.Is(err, zk.ErrNoNode) || !errors.As(err, &e) {
 		return err
 	}
-	for _, root := range []prefix{w.core.chroot, w.root} {
+	for _, root := range []request.Prefix{w.core.chroot, w.root} {
 		if root == "" || w.core.knowsRoot(root) {
 			continue
 		}
 		all := scope{core: w.core, in: w.in, budget: w.core.cfg.retry()}
 		found, _, lookErr := all.exists(ctx, string(root))
-		switch why := w.core.missing(root, e.err); {
+		switch why := w.core.missing(root, e.Err); {
 		case found:
 			w.core.learnRoot(root)
 			continue
 		case lookErr == nil:
 			err = why
-		case errors.As(why, new(*missingChroot)):
+		case errors.As(why, new(*zkerr.ChrootMissing)):
 			err = lookErr
 		default:
 			return err
 		}
-		return &opError{op: e.op, path: e.path, root: e.root, err: err, maybe: e.maybe}
+		return &zkerr.Op{Op: e.Op, Path: e.Path, Root: e.Root, Err: err, Maybe: e.Maybe}
 	}
 	return err
 }
 
 // missing returns the error of an operation that has failed with err, because a
 // chroot or a namespace is missing.
-func (c *core) missing(root prefix, err error) error {
+func (c *core) missing(root request.Prefix, err error) error {
 	switch {
 	case root != c.chroot:
 		return fmt.Errorf("namespace %s does not exist: %w", root, err)
 	case c.cfg.createChroot:
 		return fmt.Errorf("chroot %s does not exist: %w", root, err)
 	}
-	return &missingChroot{chroot: string(root), err: err}
+	return &zkerr.ChrootMissing{Chroot: string(root), Err: err}
 }
 
 // requireChroot returns an error if the chroot is missing, and the client may
@@ -57,29 +60,12 @@ func (c *core) missing(root prefix, err error) error {
 // error otherwise. It costs one request until the chroot has been found, and
 // one after each reconnect.
 func (w scope) requireChroot(ctx context.Context, op, path string) error {
-	err := w.nameMissingRoot(ctx, &opError{op: op, path: path, err: zk.ErrNoNode})
-	if errors.As(err, new(*missingChroot)) {
+	err := w.nameMissingRoot(ctx, &zkerr.Op{Op: op, Path: path, Err: zk.ErrNoNode})
+	if errors.As(err, new(*zkerr.ChrootMissing)) {
 		return err
 	}
 	return nil
 }
-
-// missingChroot is the error of an operation that has failed because the chroot
-// does not exist, and the client may not create it.
-type missingChroot struct {
-	chroot string
-	err    error
-}
-
-func (e *missingChroot) Error() string {
-	return fmt.Sprintf("chroot %s does not exist, and the client was made without WithCreateChroot: %v", e.chroot, e.err)
-}
-
-func (e *missingChroot) Unwrap() error { return e.err }
-
-// MissingChroot returns the chroot. Other packages of this module find the
-// error by this method.
-func (e *missingChroot) MissingChroot() string { return e.chroot }
 
 // withChroot makes a create. If a znode is missing, and the client may create
 // its chroot, it does so, and makes the create once more, which was not
@@ -105,24 +91,24 @@ func withChroot[T any](ctx context.Context, w scope, create func(scope) (T, erro
 	return create(w)
 }
 
-func (c *core) knowsRoot(root prefix) bool {
+func (c *core) knowsRoot(root request.Prefix) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, ok := c.roots[root]
 	return ok
 }
 
-func (c *core) forgetRoot(root prefix) {
+func (c *core) forgetRoot(root request.Prefix) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.roots, root)
 }
 
-func (c *core) learnRoot(root prefix) {
+func (c *core) learnRoot(root request.Prefix) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.roots == nil {
-		c.roots = make(map[prefix]struct{})
+		c.roots = make(map[request.Prefix]struct{})
 	}
 	c.roots[root] = struct{}{}
 }

@@ -16,6 +16,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -53,21 +55,6 @@ type SASLExchange interface {
 	// a goroutine of its own, and has the rest of the time to connect.
 	Next(challenge []byte) (response []byte, done bool, err error)
 }
-
-// ErrAuthFailed wraps zk.ErrAuthFailed. It is the reason when a server, or what
-// the mechanism asks, has refused the client, or when a server could not prove
-// who it is.
-var ErrAuthFailed = fmt.Errorf("%w: %w", zk.ErrAuthFailed, errSASL)
-
-// ErrAuthRequired wraps ErrAuthFailed. It is the answer of a server to a
-// request of a client that it has let connect: it requires SASL, and the client
-// was made without WithSASL, or it requires credentials with another scheme.
-// The next connection will not mend that.
-var ErrAuthRequired = fmt.Errorf("%w: more credentials are required", ErrAuthFailed)
-
-// errSASL is wrapped by each error of an exchange that has failed, or could not
-// begin.
-var errSASL = errors.New("SASL")
 
 // WithSASL authenticates each connection before the first request on it. The
 // credentials of WithAuth are presented after that. The connect itself, with
@@ -120,14 +107,14 @@ func (c *core) beginSASL(ctx context.Context, stop <-chan struct{}, to server, l
 	if c.cfg.sasl == nil {
 		return nil, nil
 	}
-	x, err := supply(ctx, c, stop, limit, func(ctx context.Context) (SASLExchange, error) {
+	x, err := supplied.Get(ctx, c.supplying, stop, limit, func(ctx context.Context) (SASLExchange, error) {
 		return c.cfg.sasl.Begin(ctx, SASLServer{Name: to.name, Address: to.address})
 	})
 	if err == nil && x == nil {
 		err = errors.New("the mechanism has begun no exchange")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w with %s: %w", errSASL, to, err)
+		return nil, fmt.Errorf("%w with %s: %w", zkerr.SASL, to, err)
 	}
 	return x, nil
 }
@@ -137,7 +124,7 @@ func (c *core) beginSASL(ctx context.Context, stop <-chan struct{}, to server, l
 // connection is closed when the time is up, or stop is closed.
 func (c *core) authenticateSASL(x SASLExchange, stop <-chan struct{}, to server, conn net.Conn, r io.Reader, limit time.Duration) error {
 	refused := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %s: %w", ErrAuthFailed, to, fmt.Errorf(format, args...))
+		return fmt.Errorf("%w: %s: %w", zkerr.AuthFailed, to, fmt.Errorf(format, args...))
 	}
 	type answer struct {
 		token []byte
@@ -146,15 +133,15 @@ func (c *core) authenticateSASL(x SASLExchange, stop <-chan struct{}, to server,
 	began := time.Now()
 	var challenge []byte
 	for xid := int32(1); xid <= mostChallenges+1; xid++ {
-		response, err := supply(context.Background(), c, stop, limit-time.Since(began), func(context.Context) (a answer, err error) {
+		response, err := supplied.Get(context.Background(), c.supplying, stop, limit-time.Since(began), func(context.Context) (a answer, err error) {
 			a.token, a.done, err = x.Next(challenge)
 			return a, err
 		})
 		switch {
-		case errors.Is(err, errSevered):
+		case errors.Is(err, supplied.ErrStopped):
 			return err
-		case errors.Is(err, errNoResult):
-			return fmt.Errorf("%w with %s: the mechanism: %w", errSASL, to, err)
+		case errors.Is(err, supplied.ErrNoResult):
+			return fmt.Errorf("%w with %s: the mechanism: %w", zkerr.SASL, to, err)
 		case err != nil:
 			return refused("%w", err)
 		case response.token == nil && !response.done:
@@ -163,7 +150,7 @@ func (c *core) authenticateSASL(x SASLExchange, stop <-chan struct{}, to server,
 			return nil
 		}
 		if _, err := conn.Write(wire.AppendFrame(nil, &wire.RequestHeader{Xid: xid, Op: wire.OpSASL}, &wire.Token{Token: response.token})); err != nil {
-			return fmt.Errorf("%w with %s: %w", errSASL, to, err)
+			return fmt.Errorf("%w with %s: %w", zkerr.SASL, to, err)
 		}
 		token, err := readToken(r, xid)
 		var code wire.Code
@@ -175,7 +162,7 @@ func (c *core) authenticateSASL(x SASLExchange, stop <-chan struct{}, to server,
 		case errors.As(err, &code):
 			return refused("the server answers %w", code)
 		case err != nil:
-			return fmt.Errorf("%w with %s: %w", errSASL, to, err)
+			return fmt.Errorf("%w with %s: %w", zkerr.SASL, to, err)
 		case response.done:
 			return nil
 		case token == nil:
@@ -183,7 +170,7 @@ func (c *core) authenticateSASL(x SASLExchange, stop <-chan struct{}, to server,
 		}
 		challenge = token
 	}
-	return fmt.Errorf("%w with %s: %w: more than %d challenges", errSASL, to, errMalformed, mostChallenges)
+	return fmt.Errorf("%w with %s: %w: more than %d challenges", zkerr.SASL, to, zkerr.Malformed, mostChallenges)
 }
 
 // readToken reads the answer to a token. A server that refuses it says so with
@@ -192,7 +179,7 @@ func readToken(r io.Reader, xid int32) (token []byte, err error) {
 	frame, err := wire.ReadFrame(r, mostSASLAnswer, nil)
 	switch {
 	case errors.Is(err, wire.ErrMalformed):
-		return nil, fmt.Errorf("%w: %w", errMalformed, err)
+		return nil, fmt.Errorf("%w: %w", zkerr.Malformed, err)
 	case err != nil:
 		return nil, err
 	}
@@ -206,9 +193,9 @@ func readToken(r io.Reader, xid int32) (token []byte, err error) {
 	}
 	switch {
 	case d.Err() != nil:
-		return nil, fmt.Errorf("%w: %w", errMalformed, d.Err())
+		return nil, fmt.Errorf("%w: %w", zkerr.Malformed, d.Err())
 	case head.Xid != xid:
-		return nil, fmt.Errorf("%w: number %d in answer to %d", errMalformed, head.Xid, xid)
+		return nil, fmt.Errorf("%w: number %d in answer to %d", zkerr.Malformed, head.Xid, xid)
 	case head.Err == wire.AuthFailed, head.Err == wire.SessionClosedRequire:
 		return nil, zk.ErrAuthFailed
 	case head.Err != wire.OK:
@@ -244,9 +231,9 @@ func (l *link) authenticateFirst() error {
 		inTime := l.connectTimer.Stop() // otherwise we have closed the connection, and the error says no more than that
 		_ = l.Close()
 		switch {
-		case errors.Is(err, errMalformed):
+		case errors.Is(err, zkerr.Malformed):
 			l.session.onMalformed(l, err)
-		case inTime || errors.Is(err, errNoResult):
+		case inTime || errors.Is(err, supplied.ErrNoResult):
 			l.session.core.onAttemptFailed(l.to, err)
 		}
 		return err
@@ -324,18 +311,7 @@ func (r *refusals) add(attempt, round int) bool {
 // fail, and the attempts become rarer.
 func (c *core) onAttemptFailed(to server, err error) {
 	c.servers.noteFault(to, err)
-	if !errors.Is(err, ErrAuthFailed) {
-		return
-	}
-	c.mu.Lock()
-	all := c.refusals.add(c.attempts, c.pace.attemptsOfRound())
-	first := all && c.rejected == nil
-	if all {
-		c.pace.refused()
-		c.rejectLocked(err)
-	}
-	c.mu.Unlock()
-	if first {
+	if errors.Is(err, zkerr.AuthFailed) && c.pace.noteRefusal() && c.reject(err) {
 		c.cfg.log.Error("the ensemble rejects the client", zap.Error(err))
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -133,7 +134,7 @@ func TestAMechanismThatHasNoResponse(t *testing.T) {
 	} {
 		c := newCore(config{log: zap.NewNop()}, nil, "")
 		err := c.authenticateSASL(tt.x, nil, server{name: "a", address: "a"}, tt.conn, bytes.NewReader(nil), time.Minute)
-		if (err == nil) != (tt.text == "") || err != nil && !strings.Contains(err.Error(), tt.text) || errors.Is(err, ErrAuthFailed) != tt.refused || err != nil && !errors.Is(err, errSASL) {
+		if (err == nil) != (tt.text == "") || err != nil && !strings.Contains(err.Error(), tt.text) || errors.Is(err, ErrAuthFailed) != tt.refused || err != nil && !errors.Is(err, zkerr.SASL) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -144,7 +145,7 @@ func TestAMechanismThatHasNoResponse(t *testing.T) {
 		err error
 	}{{nil, nil}, {nil, io.ErrNoProgress}, {exchange(token), io.ErrNoProgress}} {
 		m.x, m.err = tt.x, tt.err
-		if x, err := c.beginSASL(t.Context(), nil, server{name: "a", address: "b"}, time.Minute); x != nil || !errors.Is(err, errSASL) || errors.Is(err, io.ErrNoProgress) != (tt.err != nil) {
+		if x, err := c.beginSASL(t.Context(), nil, server{name: "a", address: "b"}, time.Minute); x != nil || !errors.Is(err, zkerr.SASL) || errors.Is(err, io.ErrNoProgress) != (tt.err != nil) {
 			t.Errorf("begun with %v, %v: %v", tt.x, tt.err, err)
 		}
 	}
@@ -301,7 +302,7 @@ func TestTheTurnOfAClientThatIsRefused(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := &changes{after: tt.after}
 			c := newCore(config{log: zap.NewNop(), sasl: m}, []string{"a", "b"}, "")
-			if c.refusals = (refusals{1, 2}); tt.refused {
+			if c.pace.refusals = (refusals{1, 2}); tt.refused {
 				c.pace.rare = longestRefused
 			}
 			began := time.Now()
@@ -311,8 +312,8 @@ func TestTheTurnOfAClientThatIsRefused(t *testing.T) {
 			if took := time.Since(began); took < tt.least || took > tt.most {
 				t.Errorf("%s: after %v", name, took)
 			}
-			if c.pace.isRefused() != tt.rare || c.refusals != tt.attempts || c.pace.tries != 1 && !tt.rare {
-				t.Errorf("%s: refused %t, %+v, %d tries", name, c.pace.isRefused(), c.refusals, c.pace.tries)
+			if c.pace.isRefused() != tt.rare || c.pace.refusals != tt.attempts || c.pace.tries != 1 && !tt.rare {
+				t.Errorf("%s: refused %t, %+v, %d tries", name, c.pace.isRefused(), c.pace.refusals, c.pace.tries)
 			}
 			stop := make(chan struct{})
 			close(stop)

@@ -85,9 +85,6 @@ func (c *core) awaitTurn(stop <-chan struct{}) bool {
 			}
 		case err := <-looked:
 			if looked = nil; err == nil && changed {
-				c.mu.Lock()
-				c.refusals = refusals{} // of the earlier ones
-				c.mu.Unlock()
 				c.pace.nextRound()
 				return true
 			}

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 )
 
 // searches makes the searches of a session. A search is a sync and then a list
@@ -34,7 +36,7 @@ type searchResult struct {
 // session.
 func (w scope) search(ctx context.Context, dir string) (listing, error) {
 	var found listing
-	err := w.do(ctx, opNameList, w.root.unfix(dir), repeatable, func(a *attempt) error {
+	err := w.do(ctx, request.NameList, w.root.Unfix(dir), repeatable, func(a *attempt) error {
 		r := a.session.searches.begin(dir)
 		select {
 		case <-r.done:
@@ -82,7 +84,7 @@ func (q *searches) run() {
 		dirs := slices.Sorted(maps.Keys(batch))
 		err := zk.ErrNoServer // each caller waits for the next connection, for as long as its budget allows
 		if q.session.isReady() {
-			_, err = observed(context.Background(), q.session, Request{Op: opNameSync, Path: dirs[0]}, func(conn *zk.Conn) (string, error) { return conn.Sync(dirs[0]) })
+			_, err = observed(context.Background(), q.session, Request{Op: request.NameSync, Path: dirs[0]}, func(conn *zk.Conn) (string, error) { return conn.Sync(dirs[0]) })
 		}
 		var lists sync.WaitGroup
 		for _, dir := range dirs {
@@ -102,7 +104,7 @@ func (q *searches) run() {
 // list lists a directory, and discards the strays in it. The listing is empty
 // if the directory does not exist.
 func (s *session) list(dir string) (listing, error) {
-	l, err := observed(context.Background(), s, Request{Op: opNameList, Path: dir}, func(conn *zk.Conn) (l listing, err error) {
+	l, err := observed(context.Background(), s, Request{Op: request.NameList, Path: dir}, func(conn *zk.Conn) (l listing, err error) {
 		l.names, l.stat, err = conn.Children(dir)
 		return l, err
 	})

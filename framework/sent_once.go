@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -41,7 +43,7 @@ func (w scope) atVersion(version int32) idempotence {
 // isLost reports whether err is of a request that was perhaps sent, and has no
 // answer.
 func isLost(err error) bool {
-	return err != nil && (isDetached(err) || classify(err) == ambiguous)
+	return err != nil && (isDetached(err) || zkerr.Classify(err) == zkerr.Ambiguous)
 }
 
 // lookFor looks for a write that was sent once, and whose answer was lost. It
@@ -54,21 +56,21 @@ func (w scope) lookFor(ctx context.Context, a *attempt, path string, lost error,
 		return nil, lost
 	}
 	w.budget = a.budget
-	full := w.root.fix(path)
+	full := w.root.Fix(path)
 	var found node
 	var in *session
-	err := w.do(ctx, opNameGet, path, repeatable, func(a *attempt) (err error) {
+	err := w.do(ctx, request.NameGet, path, repeatable, func(a *attempt) (err error) {
 		in = a.session
 		if err = in.sync(ctx, full); err != nil {
 			return err
 		}
-		found, err = call(ctx, in, Request{Op: opNameGet, Path: full}, func(conn *zk.Conn) (node, error) { return read(conn, full) }, nil)
+		found, err = call(ctx, in, Request{Op: request.NameGet, Path: full}, func(conn *zk.Conn) (node, error) { return read(conn, full) }, nil)
 		if errors.Is(err, zk.ErrNoNode) {
 			found, err = node{}, nil
 		}
 		return err
 	})
-	lost = withMeaning(lost)
+	lost = zkerr.WithMeaning(lost)
 	if err != nil {
 		return nil, fmt.Errorf("%w; the look for its result has failed: %w", lost, errors.Unwrap(err))
 	}
@@ -79,7 +81,7 @@ func (w scope) lookFor(ctx context.Context, a *attempt, path string, lost error,
 }
 
 func (s *session) sync(ctx context.Context, full string) error {
-	_, err := call(ctx, s, Request{Op: opNameSync, Path: full}, func(conn *zk.Conn) (string, error) { return conn.Sync(full) }, nil)
+	_, err := call(ctx, s, Request{Op: request.NameSync, Path: full}, func(conn *zk.Conn) (string, error) { return conn.Sync(full) }, nil)
 	return err
 }
 
@@ -95,7 +97,7 @@ func readACL(conn *zk.Conn, full string) (n node, err error) {
 
 func (w scope) set(ctx context.Context, path string, data []byte, version int32) (*zk.Stat, error) {
 	again := w.atVersion(version)
-	return request(ctx, w, opNameSet, path, blobSize(data)+int32Size, again, func(conn *zk.Conn, full string) (*zk.Stat, error) {
+	return requestAt(ctx, w, request.NameSet, path, request.BlobSize(data)+request.Int32Size, again, func(conn *zk.Conn, full string) (*zk.Stat, error) {
 		return conn.Set(full, data, version)
 	}, func(a *attempt, stat *zk.Stat, err error) (*zk.Stat, error) {
 		if again == repeatable || !isLost(err) {
@@ -117,7 +119,7 @@ func (w scope) set(ctx context.Context, path string, data []byte, version int32)
 
 func (w scope) setACL(ctx context.Context, path string, acl []zk.ACL, version int32) (*zk.Stat, error) {
 	again := w.atVersion(version)
-	return request(ctx, w, opNameSetACL, path, aclSize(acl)+int32Size, again, func(conn *zk.Conn, full string) (*zk.Stat, error) {
+	return requestAt(ctx, w, request.NameSetACL, path, request.ACLSize(acl)+request.Int32Size, again, func(conn *zk.Conn, full string) (*zk.Stat, error) {
 		return conn.SetACL(full, acl, version)
 	}, func(a *attempt, stat *zk.Stat, err error) (*zk.Stat, error) {
 		if again == repeatable || !isLost(err) {
@@ -138,20 +140,20 @@ func (w scope) setACL(ctx context.Context, path string, acl []zk.ACL, version in
 // createOnce creates a znode by calling send at most once. size is that of the
 // request without the path.
 func (w scope) createOnce(ctx context.Context, path string, data []byte, flags int32, size int, send func(conn *zk.Conn, full string) (string, error)) (string, error) {
-	full, err := w.fit(opNameCreate, path, flags, size)
+	full, err := w.fit(request.NameCreate, path, flags, size)
 	if err != nil {
 		return "", err
 	}
-	w, claim, err := w.claim(ctx, opNameCreate, path, &zk.CreateRequest{Path: full, Flags: flags})
+	w, claim, err := w.claim(ctx, request.NameCreate, path, &zk.CreateRequest{Path: full, Flags: flags})
 	if err != nil {
 		return "", err
 	}
 	made, err := withChroot(ctx, w, func(w scope) (made string, err error) {
-		err = w.do(ctx, opNameCreate, path, onceOnly, func(a *attempt) error {
+		err = w.do(ctx, request.NameCreate, path, onceOnly, func(a *attempt) error {
 			end := a.session.creates.begin(ephemeralAt(full, flags)...)
 			a.seen = a.session.latestSeen() // another create that was answered since begin is known to be another one
 			claim.tryIn(a.session)
-			made, err = call(ctx, a.session, Request{Op: opNameCreate, Path: full}, func(conn *zk.Conn) (string, error) {
+			made, err = call(ctx, a.session, Request{Op: request.NameCreate, Path: full}, func(conn *zk.Conn) (string, error) {
 				made, err := send(conn, full)
 				end(err)
 				return made, err
@@ -159,7 +161,7 @@ func (w scope) createOnce(ctx context.Context, path string, data []byte, flags i
 			if !isDetached(err) {
 				end(err) // also if nothing was sent
 			}
-			if isSequential(flags) || !isLost(err) {
+			if request.IsSequential(flags) || !isLost(err) {
 				return err
 			}
 			made = full
@@ -177,7 +179,7 @@ func (w scope) createOnce(ctx context.Context, path string, data []byte, flags i
 	if err != nil {
 		return "", err
 	}
-	return w.root.unfix(made), nil
+	return w.root.Unfix(made), nil
 }
 
 // made reports whether the znode n, which was read in a session, can only have

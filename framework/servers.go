@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/random"
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 )
 
 // serverList decides which server is called next. A name may stand for several
@@ -62,7 +63,7 @@ func (r *serverList) name() string {
 // names without an address. It continues where the previous session of the
 // client stopped: a new session does not begin with the server that the
 // previous one was lost on. round is how many attempts make a round. It fails
-// with errSevered when stop is closed.
+// with supplied.ErrStopped when stop is closed.
 func (r *serverList) next(stop <-chan struct{}, limit time.Duration) (s server, round int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,7 +72,7 @@ func (r *serverList) next(stop <-chan struct{}, limit time.Duration) (s server, 
 		i, done = r.chooseLocked(limit)
 		return done
 	})
-	if errors.Is(err, errSevered) {
+	if errors.Is(err, supplied.ErrStopped) {
 		return server{}, 0, err
 	}
 	r.attempts++

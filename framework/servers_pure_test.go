@@ -33,7 +33,7 @@ func TestResolvingIsBounded(t *testing.T) {
 		for what, resolve := range map[string]func() bool{
 			"the next": func() bool { _, _, err := c.servers.next(nil, 2*time.Second); return err == nil },
 			"all":      func() bool { return len(c.servers.all(t.Context(), 2*time.Second)) > 0 },
-			"to close": func() bool { return c.tryClose(t.Context(), orphan{id: 7, timeout: 6 * time.Second}) },
+			"to close": func() bool { return c.closeOrphan(t.Context(), orphan{id: 7, timeout: 6 * time.Second}, inTurn) == nil },
 			"to dial":  func() bool { _, _, _, err := c.dialNext("tcp", nil, 2*time.Second); return err == nil },
 			"by hand":  func() bool { _, err := (raw{core: c}).Resolve(t.Context(), name, 2*time.Second); return err == nil },
 		} {

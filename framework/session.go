@@ -6,6 +6,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 )
 
 // Session is one ZooKeeper session of a client, with operations that are
@@ -18,7 +20,7 @@ import (
 // client was closed. The zero Session behaves as one of a closed client.
 type Session struct {
 	live      *session // nil in a zero Session: see session
-	root      prefix
+	root      request.Prefix
 	unhurried bool // protected creates wait for their answers, or the end of the session
 	atOnce    bool // nothing waits for a connection, or is tried again
 	endless   bool // what has no answer is tried again for as long as the session lives
@@ -178,7 +180,7 @@ func (s *Session) DeleteCreated(ctx context.Context, path string, created *zk.St
 // minute. Calls for one path share one removal while it is under way. In a
 // session that is over Discard does nothing, and the channel is already closed.
 func (s *Session) Discard(path string) (done <-chan struct{}) {
-	return s.session().discard(s.root.fix(path))
+	return s.session().discard(s.root.Fix(path))
 }
 
 // Exists is Client.Exists in this session.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/clock"
 	"github.com/zkrecipes/zkrecipes/internal/managed/proof"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -248,7 +249,7 @@ func (s *session) suspend(on *link) {
 	s.tellProversLocked()
 	s.mu.Unlock()
 	if s.core.cfg.errorPolicy == ErrorPolicyConnection {
-		s.loseHolds(ErrSuspended)
+		s.loseHolds(zkerr.Suspended)
 	}
 	s.core.transition(disconnected, s, on, s.core.fault())
 }
@@ -407,11 +408,11 @@ func (s *session) explain(err error, since time.Time) error {
 	if s.malformed == nil || s.malformedAt.Before(since) {
 		return err
 	}
-	return withLast(err, s.malformed)
+	return zkerr.Because(err, s.malformed)
 }
 
 // errExpired is the end of a session that a server has said is gone.
-var errExpired = fmt.Errorf("%w: expired by the ensemble", ErrSessionLost)
+var errExpired = fmt.Errorf("%w: expired by the ensemble", zkerr.SessionLost)
 
 // onExpired runs when it is known that the ensemble does not have the session.
 func (s *session) onExpired(why error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -208,9 +209,9 @@ func TestExplain(t *testing.T) {
 		explains  bool
 	}{
 		"there was none":           {nil, 0, false},
-		"it came during the call":  {errMalformed, -1, true},
-		"it came as the call did":  {errMalformed, 0, true},
-		"it came before the call":  {errMalformed, 1, false},
+		"it came during the call":  {zkerr.Malformed, -1, true},
+		"it came as the call did":  {zkerr.Malformed, 0, true},
+		"it came before the call":  {zkerr.Malformed, 1, false},
 		"there is no session, too": {nil, -1, false},
 	} {
 		s := sessionAt(now, 5*time.Second, 0)
@@ -218,7 +219,7 @@ func TestExplain(t *testing.T) {
 		if name == "there is no session, too" {
 			s = nil
 		}
-		if err := s.explain(zk.ErrConnectionClosed, now); !errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, errMalformed) != tt.explains {
+		if err := s.explain(zk.ErrConnectionClosed, now); !errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zkerr.Malformed) != tt.explains {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -1,18 +1,8 @@
 package framework
 
 import (
-	"errors"
-	"fmt"
-
-	"github.com/go-zookeeper/zk"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 )
-
-// ErrTooLarge is returned for a request that is larger than the ensemble
-// accepts, and for the create of an ephemeral znode with which the session
-// would be larger than the ensemble can end. It was not sent: a server would
-// close the connection, or all of them would stop. The error names both sizes.
-// See WithMaxRequest and WithMaxEphemerals.
-var ErrTooLarge = errors.New("request too large")
 
 const (
 	// defaultMaxRequest is the servers' default jute.maxbuffer: 1 MiB less a
@@ -25,52 +15,8 @@ const (
 	mostMaxRequest = maxAnswer / 2
 )
 
-// Sizes on the wire, in bytes.
-const (
-	requestHead   = 8 // number and operation, without the length before it
-	operationHead = 9 // of an operation of a multi, and of the end of the multi
-	int32Size     = 4
-	int64Size     = 8
-	boolSize      = 1
-)
-
-func textSize(s string) int { return int32Size + len(s) }
-func blobSize(b []byte) int { return int32Size + len(b) }
-
-func aclSize(acl []zk.ACL) int {
-	size := int32Size
-	for _, a := range acl {
-		size += int32Size + textSize(a.Scheme) + textSize(a.ID)
-	}
-	return size
-}
-
-// createSize is the size of the body of a create, without the path.
-func createSize(data []byte, acl []zk.ACL) int { return blobSize(data) + aclSize(acl) + int32Size }
-
-// operationSize is the size of an operation of a multi.
-func operationSize(op any) int {
-	switch op := op.(type) {
-	case *zk.CreateRequest:
-		return operationHead + textSize(op.Path) + createSize(op.Data, op.Acl)
-	case *zk.DeleteRequest:
-		return operationHead + textSize(op.Path) + int32Size
-	case *zk.SetDataRequest:
-		return operationHead + textSize(op.Path) + blobSize(op.Data) + int32Size
-	case *zk.CheckVersionRequest:
-		return operationHead + textSize(op.Path) + int32Size
-	}
-	return 0
-}
-
 // fits returns an error if a request whose body has size bytes is too large.
-func (cfg *config) fits(size int) error {
-	if size += requestHead; size > cfg.maxRequest {
-		return fmt.Errorf("%w: %d bytes, and the ensemble accepts %d (its jute.maxbuffer; see WithMaxRequest)",
-			ErrTooLarge, size, cfg.maxRequest)
-	}
-	return nil
-}
+func (cfg *config) fits(size int) error { return request.Fits(size, cfg.maxRequest) }
 
 // MaxRequest returns the size of the largest request that the client sends, in
 // bytes: what WithMaxRequest has set, or its default.

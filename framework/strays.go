@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // straySearch looks for strays in one directory: znodes of protected creates
@@ -122,7 +123,7 @@ func (h *straySearch) search(now time.Time) {
 	}
 	s.mu.Unlock()
 	_, err := scope{core: s.core, in: s, patient: true}.search(context.Background(), h.dir)
-	answered := err == nil || classify(errors.Unwrap(err)) == final // what is refused is not asked for without end
+	answered := err == nil || zkerr.Classify(errors.Unwrap(err)) == zkerr.Final // what is refused is not asked for without end
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +148,7 @@ func (h *straySearch) search(now time.Time) {
 // name, behind their protection. left is nil if none is there; otherwise one is
 // being removed, and left is closed when it is gone.
 func (w scope) lookForStrays(ctx context.Context, dir, name string) (left <-chan struct{}, err error) {
-	full := w.root.fix(dir)
+	full := w.root.Fix(dir)
 	if _, err := w.search(ctx, full); err != nil {
 		return nil, err
 	}

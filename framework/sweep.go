@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 )
 
@@ -153,9 +154,9 @@ func (d *sweptDir) isEmptySince(stat *zk.Stat) bool {
 // deleteEmpty deletes a directory if nothing was created in it since the look.
 func (w scope) deleteEmpty(full string, looked *zk.Stat) error {
 	ops := emptyDelete(full, looked, w.core.cfg.acl)
-	return w.do(context.Background(), opNameMulti, full, onceOnly, func(a *attempt) error {
-		_, err := call(context.Background(), a.session, Request{Op: opNameMulti, Path: full, Operations: len(ops)}, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
-			return wireMulti(conn, ops)
+	return w.do(context.Background(), request.NameMulti, full, onceOnly, func(a *attempt) error {
+		_, err := call(context.Background(), a.session, Request{Op: request.NameMulti, Path: full, Operations: len(ops)}, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
+			return request.Multi(conn, ops)
 		}, nil)
 		return err
 	})

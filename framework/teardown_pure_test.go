@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -32,8 +33,8 @@ func TestCloseRemotely(t *testing.T) {
 	}{
 		"closed":          {nil, []wire.Message{connectedAs(7), &wire.ReplyHeader{Xid: 1}}, nil},
 		"gone already":    {nil, []wire.Message{connectedAs(0)}, nil},
-		"another session": {nil, []wire.Message{connectedAs(8), &wire.ReplyHeader{Xid: 1}}, errAnotherSession},
-		"another session, whose close is not answered": {nil, []wire.Message{connectedAs(8)}, errAnotherSession},
+		"another session": {nil, []wire.Message{connectedAs(8), &wire.ReplyHeader{Xid: 1}}, zkerr.AnotherSession},
+		"another session, whose close is not answered": {nil, []wire.Message{connectedAs(8)}, zkerr.AnotherSession},
 		"refused":           {nil, []wire.Message{connectedAs(7), &wire.ReplyHeader{Xid: 1, Err: wire.NoAuth}}, wire.NoAuth},
 		"with credentials":  {[]auth{{"digest", nil}}, []wire.Message{connectedAs(7), &wire.ReplyHeader{Xid: wire.XidAuth}, &wire.ReplyHeader{Xid: 1}}, nil},
 		"silence":           {nil, []wire.Message{}, os.ErrDeadlineExceeded},
@@ -63,11 +64,11 @@ func TestCloseRemotely(t *testing.T) {
 func TestHowManyEarlierSessionsAreRemembered(t *testing.T) {
 	c := &core{}
 	ends := func(id int64, closed bool) {
-		c.noteEarlier(&session{core: c, id: id})
+		c.noteEarlier(orphan{id: id}, 0)
 		c.noteAsked(id, closed)
 	}
 	ids := func() (all []int64) {
-		for _, e := range c.earlier {
+		for _, e := range c.earlier.all {
 			all = append(all, e.id)
 		}
 		return all
@@ -86,7 +87,7 @@ func TestHowManyEarlierSessionsAreRemembered(t *testing.T) {
 	for id := range int64(12) {
 		ends(id+1, false)
 	}
-	if len(c.earlier) != 12 {
+	if len(c.earlier.all) != 12 {
 		t.Errorf("%v", ids())
 	}
 }

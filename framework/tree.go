@@ -13,6 +13,8 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -66,7 +68,7 @@ const (
 
 // follower hears of events.
 type follower struct {
-	root   prefix
+	root   request.Prefix
 	path   string                 // on the wire
 	tree   *tree                  // nil: it hears of the events of other watches only
 	relies func(path string) bool // whether it needs the watches on a znode; nil: none
@@ -82,7 +84,7 @@ func (f *follower) tell(order uint64, what zk.EventType, path string) {
 	defer f.mu.Unlock()
 	if !f.ended {
 		f.ended = what == zk.EventNotWatching
-		f.on(order, what, f.root.unfix(path))
+		f.on(order, what, f.root.Unfix(path))
 	}
 }
 
@@ -112,9 +114,9 @@ func (s *session) hasTrees() (has bool, said <-chan struct{}) {
 // watchTree is the WatchTree of package privileged.
 func (s *Session) watchTree(ctx context.Context, path string, on func(order uint64, what zk.EventType, path string)) (armed uint64, remove func(), err error) {
 	live := s.session()
-	f := &follower{root: s.root, path: s.root.fix(path), on: on}
-	if err = ValidatePath(path); err == nil {
-		err = live.core.cfg.fits(textSize(f.path) + int32Size)
+	f := &follower{root: s.root, path: s.root.Fix(path), on: on}
+	if err = request.ValidatePath(path); err == nil {
+		err = live.core.cfg.fits(request.TextSize(f.path) + request.Int32Size)
 	}
 	if err == nil {
 		armed, err = live.joinTree(ctx, f)
@@ -122,7 +124,7 @@ func (s *Session) watchTree(ctx context.Context, path string, on func(order uint
 	if err != nil {
 		live.leaveTree(f)
 		f.silence()
-		return 0, nil, &opError{op: opNameWatch, path: path, err: withMeaning(err)}
+		return 0, nil, &zkerr.Op{Op: request.NameWatch, Path: path, Err: zkerr.WithMeaning(err)}
 	}
 	return armed, live.leaver(f), nil
 }
@@ -274,7 +276,7 @@ func (s *session) askAbout(t *tree, op wire.Op, body wire.Appender) (reply, erro
 		s.hub.release(t.path)
 		s.disarm(t.path)
 	}
-	return call(context.Background(), s, Request{Op: opNameWatch, Path: t.path}, func(*zk.Conn) (reply, error) {
+	return call(context.Background(), s, Request{Op: request.NameWatch, Path: t.path}, func(*zk.Conn) (reply, error) {
 		return s.ask(context.Background(), t.on, op, body, 0)
 	}, nil)
 }
@@ -286,7 +288,7 @@ func (s *session) armTree(t *tree) {
 	switch {
 	case err == nil:
 		s.hub.release(t.path)
-	case isRefusal(err):
+	case zkerr.IsRefusal(err):
 		s.core.refuse(wire.OpAddWatch, err)
 		err = errNoTrees
 	}

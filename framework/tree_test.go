@@ -15,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/hidden"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -145,13 +146,13 @@ func TestWatchTree(t *testing.T) {
 		} {
 			must(t, step.do())
 			must(t, c.Sync(t.Context(), "/"))
-			got, err := ns.ReadAll(t.Context(), framework.Read{Path: "/a"})
+			got, err := framework.ReadAllPlaced(t.Context(), ns, request.Read{Path: "/a"})
 			must(t, err)
 			heard, orders := e.take()
 			if heard != step.want {
 				t.Errorf("heard %q, want %q", heard, step.want)
 			}
-			_, answered := framework.AnswerOf(got[0])
+			answered := got[0].Order
 			for _, order := range orders {
 				if order <= armed || order >= answered {
 					t.Errorf("%q has the place %d, armed at %d, answered at %d", heard, order, armed, answered)
@@ -712,7 +713,7 @@ func TestDistrustTreesEndsNothingElse(t *testing.T) {
 				if e.hasEnded() {
 					t.Fatal("it has ended")
 				}
-				must(t, failure(framework.ReadAllAndWatch(t.Context(), s, "/a", framework.Read{Path: "/a"})))
+				must(t, failure(framework.ReadAllAndWatch(t.Context(), s, "/a", request.Read{Path: "/a"})))
 				must(t, failure(c.Set(t.Context(), "/a", nil, -1)))
 				must(t, c.Sync(t.Context(), "/"))
 				if heard, _ := e.take(); !strings.HasSuffix(heard, "/a") {

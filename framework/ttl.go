@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -26,15 +28,15 @@ func (c *Client) CreateTTL(ctx context.Context, path string, data []byte, flags 
 
 func (w scope) createTTL(ctx context.Context, path string, data []byte, flags int32, ttl time.Duration, acl []zk.ACL) (string, error) {
 	if ttl < time.Millisecond || ttl > longestTTL {
-		return "", &opError{op: opNameCreate, path: path, err: fmt.Errorf("time to live %v: must be from 1ms to %v", ttl, longestTTL)}
+		return "", &zkerr.Op{Op: request.NameCreate, Path: path, Err: fmt.Errorf("time to live %v: must be from 1ms to %v", ttl, longestTTL)}
 	}
 	if len(acl) == 0 {
 		acl = w.core.cfg.acl
 	}
-	return w.createOnce(ctx, path, data, flags, createSize(data, acl)+int64Size, func(conn *zk.Conn, full string) (string, error) {
+	return w.createOnce(ctx, path, data, flags, request.CreateSize(data, acl)+request.Int64Size, func(conn *zk.Conn, full string) (string, error) {
 		made, err := conn.CreateTTL(full, data, flags, acl, ttl)
 		if err == nil {
-			err = checkMade(full, made, isSequential(flags))
+			err = request.CheckMade(full, made, flags)
 		}
 		return made, err
 	})

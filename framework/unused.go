@@ -10,6 +10,9 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // The servers delete a container that has become empty, but not one that never
@@ -43,7 +46,7 @@ func (c *core) createDirectory(conn *zk.Conn, full string, data []byte, acl []zk
 	after := c.latestSeen(conn)
 	c.noteUnused(full, after)
 	path, err := c.createContainer(conn, full, data, acl)
-	if err != nil && (after == 0 || classify(err) != ambiguous) {
+	if err != nil && (after == 0 || zkerr.Classify(err) != zkerr.Ambiguous) {
 		c.unused.noteFailed(full)
 	}
 	return path, err
@@ -181,7 +184,7 @@ func (s *session) deleteUnused() {
 		for _, full := range slices.Backward(slices.Sorted(maps.Keys(dirs))) {
 			acl, stat, err := s.conn.GetACL(full)
 			if err == nil && s.core.isUnused(dirs[full], stat, acl) {
-				_, err = wireMulti(s.conn, emptyDelete(full, stat, s.core.cfg.acl))
+				_, err = request.Multi(s.conn, emptyDelete(full, stat, s.core.cfg.acl))
 			}
 			if errors.Is(err, zk.ErrConnectionClosed) {
 				return

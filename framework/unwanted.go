@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -59,7 +61,7 @@ func (h *hub) unwatch(changed <-chan struct{}) {
 }
 
 // unwatchAll is the Unwatch of package privileged.
-func (s *Session) unwatchAll(reads []Read) {
+func (s *Session) unwatchAll(reads []request.Read) {
 	live := s.session()
 	on := live.usable()
 	if on == nil {
@@ -177,7 +179,7 @@ func (s *session) removeUnwanted(on *link, path string) {
 		return
 	}
 	defer s.trees.endRemoval(path)
-	if slices.ContainsFunc(s.trees.hearing(path), func(f *follower) bool { return f.relies != nil && f.relies(f.root.unfix(path)) }) {
+	if slices.ContainsFunc(s.trees.hearing(path), func(f *follower) bool { return f.relies != nil && f.relies(f.root.Unfix(path)) }) {
 		return
 	}
 	h := &s.hub
@@ -187,13 +189,13 @@ func (s *session) removeUnwanted(on *link, path string) {
 	if what == 0 {
 		return
 	}
-	_, err := call(context.Background(), s, Request{Op: opNameWatch, Path: path}, func(*zk.Conn) (reply, error) {
+	_, err := call(context.Background(), s, Request{Op: request.NameWatch, Path: path}, func(*zk.Conn) (reply, error) {
 		return s.ask(context.Background(), on, wire.OpRemoveWatches, &wire.WatchesRequest{Path: path, Type: what}, 0)
 	}, nil)
 	if err == nil || isNoWatcher(err) || s.hasEnded(on) {
 		return
 	}
-	if isRefusal(err) {
+	if zkerr.IsRefusal(err) {
 		s.core.refuse(wire.OpRemoveWatches, err)
 	}
 	h.mu.Lock()
@@ -209,7 +211,7 @@ func (s *session) removeUnwanted(on *link, path string) {
 // isNoWatcher reports whether err is the answer to a removal that the server
 // has no such watch.
 func isNoWatcher(err error) bool {
-	code, _ := codeOf(err)
+	code, _ := zkerr.Code(err)
 	return code == wire.NoWatcher
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -102,7 +103,7 @@ func TestAWatchOutlastsWhatSetWatchesTells(t *testing.T) {
 			if early {
 				s.Unwatch(changed)
 			}
-			must(t, trySetWatches(t, s, 1<<40, framework.Read{Path: "/none", Children: true}))
+			must(t, trySetWatches(t, s, 1<<40, request.Read{Path: "/none", Children: true}))
 			bubble.Await(t, "the end of the channel", changed)
 			if n := ens.WatchCount(); n != 1 {
 				t.Fatalf("%d watches", n)
@@ -173,7 +174,7 @@ func TestAReadThatIsTooLateArmsNothing(t *testing.T) {
 			defer once(ens, testutil.OpRemoveWatches, testutil.DelayReply(2*time.Second))()
 			remove()
 			time.Sleep(time.Millisecond)
-			read := framework.Read{Path: "/a", Children: true}
+			read := request.Read{Path: "/a", Children: true}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			if _, err := framework.ReadAllAndWatch(ctx, s, "/a", read); err == nil {

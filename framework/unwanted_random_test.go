@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -85,7 +86,7 @@ func (w *watchers) watch() {
 		defer cancel()
 		var changed <-chan struct{}
 		var err error
-		reads := []framework.Read{{Path: path}, {Path: path, Children: true}}
+		reads := []request.Read{{Path: path}, {Path: path, Children: true}}
 		switch kind {
 		case 0, 1:
 			changed, err = s.Watch(ctx, path)

@@ -15,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -279,7 +280,7 @@ func TestAWatchIsWantedWhileItIsRemoved(t *testing.T) {
 					changed, err = s.Watch(t.Context(), "/a")
 					must(t, err)
 					e, stopListening := listen(t, s, "/a")
-					must(t, failure(framework.ReadAllAndWatch(t.Context(), s, "/a", framework.Read{Path: "/a", Children: true})))
+					must(t, failure(framework.ReadAllAndWatch(t.Context(), s, "/a", request.Read{Path: "/a", Children: true})))
 					time.Sleep(time.Second)
 					select {
 					case <-changed: // the connection has ended
@@ -319,7 +320,7 @@ func TestWatchesThatOthersRelyOnStay(t *testing.T) {
 		s := session(t, c)
 		tree, _, remove := mustWatchTree(t, s, "/a")
 		e, stop := listen(t, s, "/b")
-		must(t, failure(framework.ReadAllAndWatch(t.Context(), s, "/a", framework.Read{Path: "/b"}, framework.Read{Path: "/b", Children: true})))
+		must(t, failure(framework.ReadAllAndWatch(t.Context(), s, "/a", request.Read{Path: "/b"}, request.Read{Path: "/b", Children: true})))
 		for _, path := range []string{"/a", "/b"} {
 			changed, err := s.Watch(t.Context(), path)
 			must(t, err)
@@ -447,7 +448,7 @@ func TestUnwatchWithoutAConnection(t *testing.T) {
 		network.Cut()
 		network.Drop()
 		time.Sleep(time.Second)
-		framework.Unwatch(s, framework.Read{Path: "/a"})
+		framework.Unwatch(s, request.Read{Path: "/a"})
 		if framework.Sweeps(s) {
 			t.Error("a watch of no connection is to be removed")
 		}

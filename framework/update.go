@@ -6,6 +6,9 @@ import (
 	"fmt"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // Update replaces the data of a znode by what change computes from them: it
@@ -67,7 +70,7 @@ func (c *Client) UpdateOnce(ctx context.Context, path, marker string, change fun
 // compute reads a znode, and returns the write that change wants.
 func (w scope) compute(ctx context.Context, path string, change func([]byte, *zk.Stat) ([]byte, error)) (*zk.SetDataRequest, error) {
 	fail := func(err error) (*zk.SetDataRequest, error) {
-		return nil, &opError{op: opNameUpdate, path: path, err: err}
+		return nil, &zkerr.Op{Op: request.NameUpdate, Path: path, Err: err}
 	}
 	if change == nil {
 		return fail(errors.New("the function is nil"))
@@ -91,7 +94,7 @@ func (w scope) compute(ctx context.Context, path string, change func([]byte, *zk
 func (o *once) settle(ctx context.Context, failed error) (MultiOnceResult, error) {
 	var result MultiOnceResult
 	var found bool
-	err := o.do(ctx, opNameGet, o.path, repeatable, func(a *attempt) error {
+	err := o.do(ctx, request.NameGet, o.path, repeatable, func(a *attempt) error {
 		err := a.session.sync(ctx, o.full)
 		if err == nil {
 			found, err = o.read(ctx, a.session, &result)
@@ -102,9 +105,9 @@ func (o *once) settle(ctx context.Context, failed error) (MultiOnceResult, error
 		result.Repeated = !o.open
 		return result, nil
 	}
-	var e *opError
+	var e *zkerr.Op
 	if errors.As(failed, &e) {
-		failed = &opError{op: e.op, path: e.path, err: e.err, maybe: o.open}
+		failed = &zkerr.Op{Op: e.Op, Path: e.Path, Err: e.Err, Maybe: o.open}
 	}
 	return MultiOnceResult{}, failed
 }

@@ -1,5 +1,7 @@
 package framework
 
+import "github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
+
 // neverMade and neverOpened are behind zero values of Client and Session: a
 // client that is closed, and its session.
 var (
@@ -20,6 +22,6 @@ func newEndedSession(c *core) *session {
 	s := &session{core: c, over: make(chan struct{}), severed: make(chan struct{})}
 	s.writes.session, s.searches.session = s, s
 	s.sever()
-	s.end(ErrClosed)
+	s.end(zkerr.Closed)
 	return s
 }

@@ -27,7 +27,7 @@ Code
     transmit, apply                   | framework/groupcommit.go: (*groupCommit).send
     answered                          | framework/groupcommit.go: (*groupCommit).landed, framework/groupcommit.go: (*groupCommit).answered
     catch_up, when answered           | framework/readbehind.go: (*groupCommit).readBehind, framework/readbehind.go: (*groupCommit).read
-    refuse                            | framework/groupcommit.go: refusedOperation
+    refuse                            | internal/managed/request/multi.go: Refused
     is sent again, deletes again      | framework/groupcommit.go: (*groupCommit).sendAlone
     goes before the create is sent    | framework/groupcommit.go: (*groupCommit).takeLocked
     goes while it is under way        | framework/protected.go: (*protectedCreate).discardLate

@@ -41,7 +41,7 @@ Code
     its session is over               | framework/session_core.go: (*session).end
     is connected again                | framework/session_core.go: (*session).onConnected, framework/hub.go: (*hub).reset
     has a new session                 | recipes/internal/line/acquisition.go: (*acquisition).run
-    expires                           | framework/teardown.go: (*session).closeOrphan
+    expires                           | framework/earlier.go: (*core).closeOrphan
 
 Bounds
     CLIENTS processes, each with CALLS callers that come at any time; ZNODES, of

@@ -1,6 +1,14 @@
-// Package supplied calls functions that a user has supplied: a listener, a
-// filter, a decoder, a health check. Such a function may block for as long as
-// it likes, panic, or end its goroutine.
+// Package supplied calls what a user has supplied: a listener, a filter, a
+// decoder, a health check, a logger, an observer. Such a function may block for
+// as long as it likes, panic, or end its goroutine.
+//
+// Callers can rely on this: no function here lets a panic through, and all but
+// Call and Queue.Call leave the function to another goroutine.
+//
+// supplied.go calls a function once, and get.go waits for what it returns.
+// listener.go passes values to one function; queue.go makes many calls, in
+// order. logger.go is a logger behind such a queue, and slog.go makes a logger
+// of one of log/slog's.
 package supplied
 
 import (

@@ -3,7 +3,7 @@ package cache
 import (
 	"fmt"
 
-	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
 )
 
@@ -15,11 +15,11 @@ func (f *failure) Unwrap() error { return f.error }
 // passing returns those of the reads that the filter lets through, with all
 // that is above them. What the tree holds has passed before. The filter is the
 // user's: it may block, panic or end its goroutine.
-func (c *Cache) passing(reads []framework.Read, held *tree) ([]framework.Read, error) {
+func (c *Cache) passing(reads []request.Read, held *tree) ([]request.Read, error) {
 	if c.cfg.filter == nil {
 		return reads, nil
 	}
-	var pass []framework.Read
+	var pass []request.Read
 	at := ""
 	ended := supplied.Go(c.client.Logger(), func() error {
 		for _, read := range reads {

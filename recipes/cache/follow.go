@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/retry"
@@ -167,11 +168,11 @@ func (w *watch) relies(path string) bool {
 	return c.watch == w && (c.reading || path == c.root || c.view.tree.get(path) != nil || c.view.hidden.get(path) != nil)
 }
 
-func (w *watch) readAll(reads []framework.Read) ([]framework.ReadResult, error) {
+func (w *watch) readAll(reads []request.Read) ([]request.Result, error) {
 	if w.oneShot {
 		return privileged.Framework.ReadAllAndWatch(w.c.life, w.session, w.c.root, reads...)
 	}
-	return w.session.ReadAll(w.c.life, reads...)
+	return privileged.Framework.ReadAll(w.c.life, w.session, reads...)
 }
 
 func (c *Cache) begin(w *watch) {
@@ -230,7 +231,7 @@ func (w *watch) on(order uint64, what zk.EventType, path string) {
 	}
 	c.moving = true
 	if levels <= c.cfg.depth {
-		c.marks.add(framework.Read{Path: path, Children: children}, order, kind)
+		c.marks.add(request.Read{Path: path, Children: children}, order, kind)
 		c.wake()
 	}
 }
@@ -246,10 +247,10 @@ func (c *Cache) wake() {
 func (c *Cache) mark(path string, order uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.marks.add(framework.Read{Path: path}, order, unsure)
+	c.marks.add(request.Read{Path: path}, order, unsure)
 }
 
-func (c *Cache) settle(read framework.Read, order uint64) (changed bool) {
+func (c *Cache) settle(read request.Read, order uint64) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.read++
@@ -265,7 +266,7 @@ func (c *Cache) walk(w *watch, reason framework.CacheReadReason) error {
 	c.mu.Unlock()
 	c.armed = armed{}
 	r := c.newRound(w, reason)
-	r.ask(framework.Read{Path: c.root})
+	r.ask(request.Read{Path: c.root})
 	err := c.finish(r)
 	switch {
 	case err == nil:
@@ -282,7 +283,7 @@ func (c *Cache) walk(w *watch, reason framework.CacheReadReason) error {
 
 // readMarks reads what is marked.
 func (c *Cache) readMarks(w *watch) error {
-	var reads []framework.Read
+	var reads []request.Read
 	deleted := map[string]struct{}{}
 	c.mu.Lock()
 	if c.marks.forgotten > 0 {
@@ -295,7 +296,7 @@ func (c *Cache) readMarks(w *watch) error {
 		if k.kind == wasDeleted {
 			deleted[read.Path] = struct{}{}
 			delete(c.marks.at, read)
-			read = framework.Read{Path: parent(read.Path), Children: true}
+			read = request.Read{Path: parent(read.Path), Children: true}
 		}
 		reads = append(reads, read)
 	}
@@ -307,7 +308,7 @@ func (c *Cache) readMarks(w *watch) error {
 		reason = framework.ReadReach
 	}
 	if c.look {
-		reads = append(reads, framework.Read{Path: c.root})
+		reads = append(reads, request.Read{Path: c.root})
 	}
 	if len(reads) == 0 && c.status.State == Synced {
 		c.mu.Unlock()
@@ -345,7 +346,7 @@ func (c *Cache) readMarks(w *watch) error {
 
 // compareReads is the order of the reads of a round: first what is above, and a
 // znode before its list, since that is read anyway if the znode is another one.
-func compareReads(a, b framework.Read) int {
+func compareReads(a, b request.Read) int {
 	switch c := compare(a.Path, b.Path); {
 	case c != 0 || a.Children == b.Children:
 		return c
@@ -356,7 +357,7 @@ func compareReads(a, b framework.Read) int {
 }
 
 // unmark drops the marks of what is filtered out.
-func (c *Cache) unmark(reads, pass []framework.Read) {
+func (c *Cache) unmark(reads, pass []request.Read) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, read := range reads {

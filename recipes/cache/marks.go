@@ -1,12 +1,14 @@
 package cache
 
-import "github.com/zkrecipes/zkrecipes/framework"
+import (
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+)
 
 // marks are the reads that have to be made, because of events or for another
 // reason. Events and answers have places in one order. A read settles a mark if
 // its answer came later than what has made the mark.
 type marks struct {
-	at map[framework.Read]mark
+	at map[request.Read]mark
 	// forgotten is the place of the first event that was not kept, since there
 	// were too many: all has to be read. 0: none.
 	forgotten uint64
@@ -29,7 +31,7 @@ const (
 // mostMarks bounds the memory of marks.
 const mostMarks = 100_000
 
-func (m *marks) add(read framework.Read, order uint64, kind markKind) {
+func (m *marks) add(read request.Read, order uint64, kind markKind) {
 	k, ok := m.at[read]
 	switch {
 	case m.forgotten > 0:
@@ -42,14 +44,14 @@ func (m *marks) add(read framework.Read, order uint64, kind markKind) {
 		k.first = order
 	}
 	if m.at == nil {
-		m.at = make(map[framework.Read]mark)
+		m.at = make(map[request.Read]mark)
 	}
 	m.at[read] = mark{first: k.first, last: order, kind: kind}
 }
 
 // settle takes notice of an answer, and reports whether it must differ from the
 // one before.
-func (m *marks) settle(read framework.Read, order uint64) (changed bool) {
+func (m *marks) settle(read request.Read, order uint64) (changed bool) {
 	k, ok := m.at[read]
 	switch {
 	case !ok:
@@ -66,7 +68,7 @@ func (m *marks) settle(read framework.Read, order uint64) (changed bool) {
 
 // restore takes back what the answers of a round have settled, whose result is
 // not shown.
-func (m *marks) restore(before map[framework.Read]mark) {
+func (m *marks) restore(before map[request.Read]mark) {
 	for read, k := range before {
 		now, ok := m.at[read]
 		m.add(read, k.last, k.kind)

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 )
 
@@ -49,17 +50,17 @@ func TestWhatAnEventProves(t *testing.T) {
 		oneShot bool
 		what    zk.EventType
 		path    string
-		read    framework.Read
+		read    request.Read
 		kind    markKind
 	}{
-		{false, zk.EventNodeDataChanged, "/a", framework.Read{Path: "/a"}, sureChanged},
-		{false, zk.EventNodeDataChanged, "/a/b", framework.Read{Path: "/a/b"}, unsure},
-		{false, zk.EventNodeDeleted, "/a/b", framework.Read{Path: "/a/b"}, unsure},
-		{false, zk.EventNodeChildrenChanged, "/a", framework.Read{Path: "/a"}, unsure},
-		{true, zk.EventNodeDataChanged, "/a", framework.Read{Path: "/a"}, unsure},
-		{true, zk.EventNodeDeleted, "/a", framework.Read{Path: "/a"}, unsure},
-		{true, zk.EventNodeDeleted, "/a/b", framework.Read{Path: "/a/b"}, wasDeleted},
-		{true, zk.EventNodeChildrenChanged, "/a", framework.Read{Path: "/a", Children: true}, unsure},
+		{false, zk.EventNodeDataChanged, "/a", request.Read{Path: "/a"}, sureChanged},
+		{false, zk.EventNodeDataChanged, "/a/b", request.Read{Path: "/a/b"}, unsure},
+		{false, zk.EventNodeDeleted, "/a/b", request.Read{Path: "/a/b"}, unsure},
+		{false, zk.EventNodeChildrenChanged, "/a", request.Read{Path: "/a"}, unsure},
+		{true, zk.EventNodeDataChanged, "/a", request.Read{Path: "/a"}, unsure},
+		{true, zk.EventNodeDeleted, "/a", request.Read{Path: "/a"}, unsure},
+		{true, zk.EventNodeDeleted, "/a/b", request.Read{Path: "/a/b"}, wasDeleted},
+		{true, zk.EventNodeChildrenChanged, "/a", request.Read{Path: "/a", Children: true}, unsure},
 	} {
 		c := unconnected(t)
 		c.watch = &watch{c: c, oneShot: tt.oneShot}

@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
@@ -30,7 +31,7 @@ import (
 type armed struct {
 	in    int64 // the session in which all that is shown was watched; 0: none
 	since int64 // the transaction
-	later map[framework.Read]int64
+	later map[request.Read]int64
 	// latest shows the latest transaction of which anything was seen.
 	latest witness
 }
@@ -68,7 +69,7 @@ func (c *Cache) holds(w *watch, latest witness) (bool, error) {
 	if latest.path == "" { // the servers' own znodes are of no transaction
 		return false, nil
 	}
-	found, err := privileged.Framework.StatAll(c.life, w.session, framework.Read{Path: latest.path})
+	found, err := privileged.Framework.StatAll(c.life, w.session, request.Read{Path: latest.path})
 	if err != nil {
 		return false, err
 	}
@@ -87,7 +88,7 @@ func (a armed) after(r *round) armed {
 	case r.whole:
 		return armed{in: r.w.id, since: r.answers[len(r.answers)-1].zxid, latest: r.latest}
 	case a.later == nil, len(a.later) > mostMarks: // to name an earlier transaction does no harm
-		a.later = make(map[framework.Read]int64)
+		a.later = make(map[request.Read]int64)
 	}
 	maps.Copy(a.later, r.done)
 	a.latest = r.latest
@@ -101,11 +102,11 @@ func (c *Cache) disarm() {
 	if r == nil || !r.w.oneShot {
 		return
 	}
-	reads := append(r.next(), framework.Read{Path: c.root})
-	r.hidden.each(func(n *Node) bool { reads = append(reads, framework.Read{Path: n.Path}); return true })
+	reads := append(r.next(), request.Read{Path: c.root})
+	r.hidden.each(func(n *Node) bool { reads = append(reads, request.Read{Path: n.Path}); return true })
 	r.flush()
 	union(c.View().tree, r.tree).each(func(n *Node) bool {
-		reads = append(reads, framework.Read{Path: n.Path}, framework.Read{Path: n.Path, Children: true})
+		reads = append(reads, request.Read{Path: n.Path}, request.Read{Path: n.Path, Children: true})
 		return true
 	})
 	privileged.Framework.Unwatch(r.w.session, reads...)
@@ -117,8 +118,8 @@ func (c *Cache) rearm(w *watch) error {
 	c.mu.Lock()
 	marked := maps.Clone(c.marks.at)
 	c.mu.Unlock()
-	var first, later []framework.Read
-	name := func(read framework.Read) {
+	var first, later []request.Read
+	name := func(read request.Read) {
 		if _, ok := marked[read]; ok {
 			return
 		}
@@ -129,13 +130,13 @@ func (c *Cache) rearm(w *watch) error {
 		}
 	}
 	for n := range c.View().All() {
-		name(framework.Read{Path: n.Path})
+		name(request.Read{Path: n.Path})
 		if depth(c.root, n.Path) < c.cfg.depth {
-			name(framework.Read{Path: n.Path, Children: true})
+			name(request.Read{Path: n.Path, Children: true})
 		}
 	}
 	last := c.latest
-	set := func(since int64, reads []framework.Read) error {
+	set := func(since int64, reads []request.Read) error {
 		zxid, order, unset, err := privileged.Framework.SetWatches(c.life, w.session, since, reads...)
 		if err != nil {
 			return err
@@ -156,8 +157,8 @@ func (c *Cache) rearm(w *watch) error {
 			return err
 		}
 	}
-	at := func(read framework.Read) int64 { return c.armed.later[read] }
-	slices.SortFunc(later, func(a, b framework.Read) int { return cmp.Compare(at(a), at(b)) })
+	at := func(read request.Read) int64 { return c.armed.later[read] }
+	slices.SortFunc(later, func(a, b request.Read) int { return cmp.Compare(at(a), at(b)) })
 	for least := 1 + len(later)/mostParts; len(later) > 0; {
 		n := min(least, len(later))
 		for n < len(later) && at(later[n]) == at(later[n-1]) {

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
@@ -303,11 +304,11 @@ func (p *pass) take() (paths []string) {
 
 // compareAll reads what is due, and marks what differs.
 func compareAll(ctx context.Context, s *framework.Session, due []partRead) error {
-	reads := make([]framework.Read, len(due))
+	reads := make([]request.Read, len(due))
 	for i, d := range due {
 		reads[i].Path = d.of.c.client.Resolve(d.path)
 	}
-	results, err := privileged.Framework.AtOnce(privileged.Framework.Whole(s)).ReadAll(ctx, reads...)
+	results, err := privileged.Framework.ReadAll(ctx, privileged.Framework.AtOnce(privileged.Framework.Whole(s)), reads...)
 	for i, found := range results {
 		p := due[i].of
 		if lists := p.c.compare(p.w, due[i].path, found); p.c.cfg.shares {
@@ -321,9 +322,9 @@ func compareAll(ctx context.Context, s *framework.Session, due []partRead) error
 // compare marks a znode if it is not as it is shown, as an event would have
 // done, or the list of its children if that has another number. It returns
 // what such a list costs.
-func (c *Cache) compare(w *watch, path string, found framework.ReadResult) (cost float64) {
+func (c *Cache) compare(w *watch, path string, found request.Result) (cost float64) {
 	view := c.View()
-	held, read := view.tree.get(path), framework.Read{Path: path}
+	held, read := view.tree.get(path), request.Read{Path: path}
 	if c.cfg.noData {
 		found.Data = nil
 	}
@@ -345,12 +346,11 @@ func (c *Cache) compare(w *watch, path string, found framework.ReadResult) (cost
 	default:
 		return 0
 	}
-	_, order := privileged.Framework.AnswerOf(found)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.watch == w {
 		c.missed = true
-		c.marks.add(read, order, unsure)
+		c.marks.add(read, found.Order, unsure)
 		c.wake()
 	}
 	return cost

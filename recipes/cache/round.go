@@ -12,6 +12,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
@@ -36,10 +37,10 @@ type round struct {
 	hidden  *tree
 	deleted map[string]struct{} // they were, and may be there again
 
-	todo    []framework.Read
-	asked   map[framework.Read]struct{} // and not answered yet; nil if whole: a walk comes to each znode once
-	at      int                         // how many reads a call has
-	done    map[framework.Read]int64    // what was read, and as of which transaction; nil if whole
+	todo    []request.Read
+	asked   map[request.Read]struct{} // and not answered yet; nil if whole: a walk comes to each znode once
+	at      int                       // how many reads a call has
+	done    map[request.Read]int64    // what was read, and as of which transaction; nil if whole
 	answers []answer
 	latest  witness
 }
@@ -72,15 +73,15 @@ const (
 func (c *Cache) newRound(w *watch, reason framework.CacheReadReason) *round {
 	r := &round{c: c, w: w, reason: reason, began: time.Now(), whole: reason.Walk(), tree: c.view.tree, byPath: map[string]*Node{}, at: firstReads}
 	if !r.whole {
-		r.hidden, r.asked = c.view.hidden, map[framework.Read]struct{}{}
-		r.done = map[framework.Read]int64{}
+		r.hidden, r.asked = c.view.hidden, map[request.Read]struct{}{}
+		r.done = map[request.Read]int64{}
 		r.answers, r.latest = []answer{c.latest}, c.armed.latest
 	}
 	c.round = r
 	return r
 }
 
-func (r *round) ask(read framework.Read) {
+func (r *round) ask(read request.Read) {
 	if r.asked != nil {
 		if _, ok := r.asked[read]; ok {
 			return
@@ -116,8 +117,8 @@ const largeData = 4 << 10
 // read makes reads. A walk that comes to large data that are held asks for the
 // stat first, and reads them only if they have changed. So it does not find
 // that they may not be read any longer: a recheck does.
-func (r *round) read(reads []framework.Read) ([]framework.ReadResult, error) {
-	var large []framework.Read
+func (r *round) read(reads []request.Read) ([]request.Result, error) {
+	var large []request.Read
 	for _, read := range reads {
 		if n := r.held(read.Path); r.whole && !r.w.oneShot && !read.Children && n != nil && len(n.Data) > largeData {
 			large = append(large, read)
@@ -130,7 +131,7 @@ func (r *round) read(reads []framework.Read) ([]framework.ReadResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := make(map[framework.Read]framework.ReadResult)
+	known := make(map[request.Read]request.Result)
 	for i, found := range stats {
 		if found.Err == nil {
 			n := r.held(large[i].Path)
@@ -141,14 +142,14 @@ func (r *round) read(reads []framework.Read) ([]framework.ReadResult, error) {
 		}
 		known[large[i]] = found
 	}
-	others, err := r.w.readAll(slices.DeleteFunc(slices.Clone(reads), func(read framework.Read) bool {
+	others, err := r.w.readAll(slices.DeleteFunc(slices.Clone(reads), func(read request.Read) bool {
 		_, ok := known[read]
 		return ok
 	}))
 	if err != nil {
 		return nil, err
 	}
-	results := make([]framework.ReadResult, len(reads))
+	results := make([]request.Result, len(reads))
 	for i, read := range reads {
 		found, ok := known[read]
 		if !ok {
@@ -160,19 +161,19 @@ func (r *round) read(reads []framework.Read) ([]framework.ReadResult, error) {
 }
 
 // next returns what is to be read first.
-func (r *round) next() []framework.Read {
+func (r *round) next() []request.Read {
 	n := min(len(r.todo), r.at)
 	return r.todo[:n:n]
 }
 
 // take applies the answers in their order: one that says that a znode is gone
 // says so of what was read below it before, and not after.
-func (r *round) take(reads []framework.Read, results []framework.ReadResult) error {
+func (r *round) take(reads []request.Read, results []request.Result) error {
 	places := make([]answer, len(results))
 	order := make([]int, len(results))
 	var bytes int
 	for i := range results {
-		places[i].zxid, places[i].order = privileged.Framework.AnswerOf(results[i])
+		places[i].zxid, places[i].order = results[i].Zxid, results[i].Order
 		order[i] = i
 		bytes += len(results[i].Data)
 	}
@@ -202,7 +203,7 @@ func (r *round) take(reads []framework.Read, results []framework.ReadResult) err
 	return nil
 }
 
-func (r *round) apply(read framework.Read, found framework.ReadResult, order uint64) error {
+func (r *round) apply(read request.Read, found request.Result, order uint64) error {
 	changed := r.c.settle(read, order)
 	delete(r.asked, read)
 	var chroot interface{ MissingChroot() string }
@@ -228,7 +229,7 @@ func (r *round) apply(read framework.Read, found framework.ReadResult, order uin
 }
 
 // get applies the answer to a get.
-func (r *round) get(path string, found framework.ReadResult, order uint64, changed bool) error {
+func (r *round) get(path string, found request.Result, order uint64, changed bool) error {
 	if above := parent(path); path != r.c.root && r.held(above) == nil {
 		// It was created, or is filtered out, or may not be read.
 		r.c.mark(above, order)
@@ -263,7 +264,7 @@ func (r *round) get(path string, found framework.ReadResult, order uint64, chang
 		r.removeBelow(path)
 	}
 	if (n > 0 || r.w.oneShot) && (another || r.whole) {
-		r.ask(framework.Read{Path: path, Children: true})
+		r.ask(request.Read{Path: path, Children: true})
 	}
 	return nil
 }
@@ -275,7 +276,7 @@ func (r *round) list(path string, names []string) error {
 	}
 	r.flush()
 	slices.Sort(names) // so are paths, and there is little to sort in a tree
-	reads := make([]framework.Read, len(names))
+	reads := make([]request.Read, len(names))
 	for i, name := range names {
 		reads[i].Path = layout.Join(path, name)
 	}

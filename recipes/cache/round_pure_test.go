@@ -9,39 +9,40 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 )
 
 // The answers of one round, in their order, and what is read next.
 func TestRound(t *testing.T) {
-	get := func(czxid int64, children int32) framework.ReadResult {
-		return framework.ReadResult{Stat: &zk.Stat{Czxid: czxid, Mzxid: czxid, NumChildren: children}}
+	get := func(czxid int64, children int32) request.Result {
+		return request.Result{Stat: &zk.Stat{Czxid: czxid, Mzxid: czxid, NumChildren: children}}
 	}
-	list := func(names ...string) framework.ReadResult { return framework.ReadResult{Children: names} }
-	missing, hidden := framework.ReadResult{Err: zk.ErrNoNode}, framework.ReadResult{Err: zk.ErrNoAuth}
-	node := func(path string) framework.Read { return framework.Read{Path: path} }
-	children := func(path string) framework.Read { return framework.Read{Path: path, Children: true} }
+	list := func(names ...string) request.Result { return request.Result{Children: names} }
+	missing, hidden := request.Result{Err: zk.ErrNoNode}, request.Result{Err: zk.ErrNoAuth}
+	node := func(path string) request.Read { return request.Read{Path: path} }
+	children := func(path string) request.Read { return request.Read{Path: path, Children: true} }
 	type answered struct {
-		read  framework.Read
-		found framework.ReadResult
+		read  request.Read
+		found request.Result
 	}
 	for name, tt := range map[string]struct {
 		held    []string // below /r, which has czxid 1 as they have
 		whole   bool
 		answers []answered
 		shown   []string
-		asked   []framework.Read // besides
+		asked   []request.Read // besides
 		marked  []string
 	}{
 		"a child is answered before the one above it, which settles the mark": {
 			answers: []answered{{node("/r/a/b"), get(2, 0)}, {node("/r/a"), get(2, 1)}, {children("/r/a"), list("b")}},
 			shown:   []string{"/r", "/r/a"},
-			asked:   []framework.Read{children("/r/a"), node("/r/a/b")},
+			asked:   []request.Read{children("/r/a"), node("/r/a/b")},
 		},
 		"a child is answered under the old parent, and then there is a new one": {
 			held:    []string{"/r/a"},
 			answers: []answered{{node("/r/a/b"), get(2, 0)}, {node("/r/a"), get(2, 1)}, {children("/r/a"), list("b")}},
 			shown:   []string{"/r", "/r/a"},
-			asked:   []framework.Read{children("/r/a"), node("/r/a/b")},
+			asked:   []request.Read{children("/r/a"), node("/r/a/b")},
 		},
 		"a child whose parent nobody knows": {
 			answers: []answered{{node("/r/a/b"), get(2, 0)}},
@@ -51,7 +52,7 @@ func TestRound(t *testing.T) {
 			held:    []string{"/r/a", "/r/a/b", "/r/a-", "/r/a/b/c"},
 			answers: []answered{{node("/r/a/b"), get(1, 1)}, {node("/r/a"), get(2, 1)}},
 			shown:   []string{"/r", "/r/a", "/r/a-"},
-			asked:   []framework.Read{children("/r/a")},
+			asked:   []request.Read{children("/r/a")},
 		},
 		"gone, and then a new child: it waits for its parent": {
 			held:    []string{"/r/a", "/r/a/b"},
@@ -76,7 +77,7 @@ func TestRound(t *testing.T) {
 			held: []string{"/r/a", "/r/a/b", "/r/a/c"}, whole: true,
 			answers: []answered{{node("/r/a"), get(1, 2)}, {children("/r/a"), list("d", "c")}},
 			shown:   []string{"/r", "/r/a", "/r/a/c"},
-			asked:   []framework.Read{children("/r/a"), node("/r/a/c"), node("/r/a/d")},
+			asked:   []request.Read{children("/r/a"), node("/r/a/c"), node("/r/a/d")},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,9 +130,9 @@ func TestHowMuchARoundReadsAtOnce(t *testing.T) {
 		c := &Cache{root: "/r", cfg: config{depth: math.MaxInt, maxBytes: math.MaxInt64}}
 		r := c.newRound(&watch{}, framework.ReadFirst)
 		r.at = tt.at
-		read := framework.Read{Path: "/r"}
-		found := framework.ReadResult{Data: make([]byte, tt.bytes), Stat: &zk.Stat{Czxid: 1, Mzxid: 1}}
-		if err := r.take([]framework.Read{read}, []framework.ReadResult{found}); err != nil || r.at != tt.want {
+		read := request.Read{Path: "/r"}
+		found := request.Result{Data: make([]byte, tt.bytes), Stat: &zk.Stat{Czxid: 1, Mzxid: 1}}
+		if err := r.take([]request.Read{read}, []request.Result{found}); err != nil || r.at != tt.want {
 			t.Errorf("%s: %d, %v, want %d", name, r.at, err, tt.want)
 		}
 	}

@@ -12,9 +12,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/zkrecipes/zkrecipes/framework"
-
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 )
 
 // drawPath draws a path of few names, some of which sort around the slash.
@@ -255,7 +254,7 @@ func TestCompareIsAnOrder(t *testing.T) {
 
 // A round reads what is above first, and a znode before its list.
 func TestCompareReads(t *testing.T) {
-	want := []framework.Read{
+	want := []request.Read{
 		{Path: "/"},
 		{Path: "/", Children: true},
 		{Path: "/a"},
@@ -275,7 +274,7 @@ func TestCompareReads(t *testing.T) {
 
 // A read settles what came before its answer, and nothing else.
 func TestMarks(t *testing.T) {
-	read := func(path string) framework.Read { return framework.Read{Path: path} }
+	read := func(path string) request.Read { return request.Read{Path: path} }
 	var m marks
 	m.add(read("/a"), 5, sureChanged)
 	m.add(read("/a"), 9, sureChanged)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -165,7 +166,7 @@ func (s *Semaphore) permits(n int) (permits, error) {
 		Before:        p.possible,
 		Permits: &bridge.Permits{
 			Dir: s.path + "/" + leases, Name: layout.LeaseName, Set: layout.Set{Family: layout.Lease}, N: n,
-			Reads: []framework.Read{{Path: s.path}, {Path: s.path + "/" + leases, Children: true}}, Look: p.look,
+			Reads: []request.Read{{Path: s.path}, {Path: s.path + "/" + leases, Children: true}}, Look: p.look,
 		},
 	})...)
 	return p, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
@@ -26,7 +27,7 @@ type contender struct {
 	dir      int64    // the czxid of the directory that the list is of
 	latest   int64    // its pzxid, then
 	// room is what Permits.Reads have found behind the list; nil: not read.
-	room    []framework.ReadResult
+	room    []request.Result
 	outlook outlook     // what it watches
 	marked  bool        // others can see that it is first and waits
 	again   turns.Turns // that it looked again and has not waited
@@ -36,7 +37,7 @@ type contender struct {
 	withdrawn bool     // it is under way
 }
 
-func newContender(q *localQueue, sess *framework.Session, created framework.Created, room []framework.ReadResult) *contender {
+func newContender(q *localQueue, sess *framework.Session, created framework.Created, room []request.Result) *contender {
 	c := &contender{queue: q, sess: sess, path: created.Path, name: base(created.Path), children: created.Children, room: room}
 	c.removal = newRemoval()
 	if created.Stat != nil {

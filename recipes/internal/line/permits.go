@@ -12,6 +12,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
@@ -29,14 +30,14 @@ type Permits struct {
 	Set  layout.Set // which children of Dir are permits
 	N    int        // how many are taken, all or none
 	// Reads is what Look reads when there is room.
-	Reads []framework.Read
+	Reads []request.Read
 	// Look looks for room, by reads from r. If watch is true and there is none,
 	// Room.Changed is closed when it must look again, and watches end with ctx.
 	Look func(ctx context.Context, sess *framework.Session, r Reader, watch bool) (Room, error)
 }
 
 // reads returns Reads, none without permits.
-func (p *Permits) reads() []framework.Read {
+func (p *Permits) reads() []request.Read {
 	if p == nil {
 		return nil
 	}
@@ -46,12 +47,12 @@ func (p *Permits) reads() []framework.Read {
 // answered is a Reader for which some reads were done.
 type answered struct {
 	Reader
-	reads   []framework.Read
-	results []framework.ReadResult
+	reads   []request.Read
+	results []request.Result
 }
 
 func (a answered) Get(ctx context.Context, path string) ([]byte, *zk.Stat, error) {
-	if i := slices.Index(a.reads, framework.Read{Path: path}); i >= 0 {
+	if i := slices.Index(a.reads, request.Read{Path: path}); i >= 0 {
 		return a.results[i].Data, a.results[i].Stat, nil
 	}
 	return a.Reader.Get(ctx, path)
@@ -59,7 +60,7 @@ func (a answered) Get(ctx context.Context, path string) ([]byte, *zk.Stat, error
 
 // Children has no stat if the read was done.
 func (a answered) Children(ctx context.Context, path string) ([]string, *zk.Stat, error) {
-	if i := slices.Index(a.reads, framework.Read{Path: path, Children: true}); i >= 0 {
+	if i := slices.Index(a.reads, request.Read{Path: path, Children: true}); i >= 0 {
 		return a.results[i].Children, nil, nil
 	}
 	return a.Reader.Children(ctx, path)
@@ -132,7 +133,7 @@ func (l *Line) lookForRoom(ctx context.Context, sess *framework.Session, watch b
 func (c *contender) roomBehindCreate(ctx context.Context, l *Line) (room Room, ok bool) {
 	results := c.room
 	c.room = nil
-	if results == nil || slices.ContainsFunc(results, func(r framework.ReadResult) bool { return r.Err != nil }) {
+	if results == nil || slices.ContainsFunc(results, func(r request.Result) bool { return r.Err != nil }) {
 		return Room{}, false
 	}
 	own := l.view(c.sess)

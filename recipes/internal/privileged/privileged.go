@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/seam"
 )
 
@@ -64,7 +65,7 @@ var Framework = seam.Framework.(interface {
 	// that is not possible: the server has no multiRead, or is not known to have
 	// it, the answers would be large, or the answer that shows the znode did not
 	// come. Each result has an error of its own.
-	CreateProtectedAndRead(ctx context.Context, s *framework.Session, dir, name string, data []byte, flags int32, acl []zk.ACL, also ...framework.Read) (framework.Created, []framework.ReadResult, error)
+	CreateProtectedAndRead(ctx context.Context, s *framework.Session, dir, name string, data []byte, flags int32, acl []zk.ACL, also ...request.Read) (framework.Created, []request.Result, error)
 	// CreateProtectedInstead is Session.CreateProtected of a sequential znode,
 	// after StartDelete of another one in dir, at the path replaced. If the delete
 	// was not sent yet, both are one transaction where possible, and there is no
@@ -87,12 +88,10 @@ var Framework = seam.Framework.(interface {
 	// millisecond for one of them.
 	StartDelete(ctx context.Context, s *framework.Session, path string, patient bool) (finish func() error)
 
-	// AnswerOf returns the latest transaction that the server had applied when it
-	// answered a read, and the place of that answer in the order in which answers
-	// and events have arrived in the session, over all its connections. The place
-	// is never 0, and the reads of one request share it. Both are 0 for a result
-	// that is not from ReadAll.
-	AnswerOf(r framework.ReadResult) (zxid int64, order uint64)
+	// ReadAll is Session.ReadAll with the place of each answer. Order is never 0,
+	// counts over all connections of the session, and is the same for the reads of
+	// one request.
+	ReadAll(ctx context.Context, s *framework.Session, reads ...request.Read) ([]request.Result, error)
 	// WatchTree arms a persistent recursive watch on path, which need not exist.
 	// It calls on for each event of the znode and of all below it, with its place
 	// in the order, until the watch ends: that is the last call, and has
@@ -147,23 +146,23 @@ var Framework = seam.Framework.(interface {
 	//
 	// All watches are armed on the connection that there is when it is called. If
 	// that ends the call fails, and no watch is left.
-	ReadAllAndWatch(ctx context.Context, s *framework.Session, root string, reads ...framework.Read) ([]framework.ReadResult, error)
+	ReadAllAndWatch(ctx context.Context, s *framework.Session, root string, reads ...request.Read) ([]request.Result, error)
 	// StatAll is Session.ReadAll of gets, but its results have no data: only the
 	// stat, also of a znode that the session may not read. Every read is a
 	// request, with about 150 bytes for an answer; 64 are under way at a time.
-	StatAll(ctx context.Context, s *framework.Session, reads ...framework.Read) ([]framework.ReadResult, error)
+	StatAll(ctx context.Context, s *framework.Session, reads ...request.Read) ([]request.Result, error)
 	// SetWatches arms such watches again after a reconnect, without a read, by a
 	// request for about each 64 kB of paths. Events for what has changed since a
 	// transaction come before it returns, and there is no watch then. Nor is there
 	// one for what is in unset: read that again. order and zxid are those of the
-	// last answer: see AnswerOf. What the server has refused is unset. SetWatches
+	// last answer: see ReadAll. What the server has refused is unset. SetWatches
 	// does not try again: it fails when the connection is lost, or the server is
 	// too busy.
-	SetWatches(ctx context.Context, s *framework.Session, since int64, reads ...framework.Read) (zxid int64, order uint64, unset []framework.Read, err error)
+	SetWatches(ctx context.Context, s *framework.Session, since int64, reads ...request.Read) (zxid int64, order uint64, unset []request.Read, err error)
 	// Unwatch is Session.Unwatch for what these two have armed in the present
 	// connection. It returns at once. A watch that somebody else relies on, as one
 	// who hears of it by Events may, stays as long as that is so.
-	Unwatch(s *framework.Session, reads ...framework.Read)
+	Unwatch(s *framework.Session, reads ...request.Read)
 
 	// CreateEphemeral creates an ephemeral znode, once: it is not repeated after a
 	// lost answer, when framework.MaybeApplied is true, and it waits for no

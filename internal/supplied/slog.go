@@ -1,4 +1,4 @@
-package framework
+package supplied
 
 import (
 	"context"
@@ -10,17 +10,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// WithSlog sets a logger of log/slog. Its handler may block: the client passes
-// lines to it on another goroutine. Lines have no source file and line. If
-// WithLogger is also passed, the last option is used. Default: none.
-func WithSlog(log *slog.Logger) Option {
-	return func(c *config) {
-		c.log = nil // New refuses a logger that is nil
-		if log != nil {
-			c.log = zap.New(slogCore{log.Handler()})
-		}
-	}
-}
+// Slog returns a logger that writes to the handler of log, as it must be used.
+// Lines have no source file and line.
+func Slog(log *slog.Logger) *zap.Logger { return zap.New(slogCore{log.Handler()}) }
 
 // slogCore writes to a handler of log/slog.
 type slogCore struct{ handler slog.Handler }

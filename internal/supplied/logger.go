@@ -1,4 +1,4 @@
-package framework
+package supplied
 
 import (
 	"slices"
@@ -13,22 +13,24 @@ import (
 const (
 	// logLines is how many lines may wait for the user's logger.
 	logLines = 1024
-	// levelTimeout is how long New waits for the user's logger to say whether
+	// levelTimeout is how long Logger waits for the user's logger to say whether
 	// debug lines are written.
 	levelTimeout = 100 * time.Millisecond
 )
 
-// queuedLogger returns a logger that passes each line to log on another
-// goroutine, and calls nothing of log on the caller's. If a sink, a clock, a
-// level or a hook of log blocks, that delays only the lines behind it. Lines
-// are dropped when too many wait, and their number is logged later.
-func queuedLogger(log *zap.Logger) (*zap.Logger, *callQueue) {
-	log = log.WithOptions(zap.WithCaller(false), zap.AddStacktrace(noLevel{})) // they would always be the call queue's
-	lines := newCallQueue(logLines, logLines, zap.NewNop())                    // a panic of the logger cannot be logged
-	lines.report = func(n int) { log.Warn("log lines were dropped: the logger was slow", zap.Int("lines", n)) }
+// Logger returns a logger that passes each line to log on the goroutine of a
+// queue, and calls nothing of log on the caller's. If a sink, a clock, a level
+// or a hook of log blocks, that delays only the lines behind it. Lines are
+// dropped when too many wait, and their number is logged later. Logger itself
+// takes a tenth of a second at most.
+func Logger(log *zap.Logger) (*zap.Logger, *Queue) {
+	log = log.WithOptions(zap.WithCaller(false), zap.AddStacktrace(noLevel{})) // they would always be the queue's
+	lines := NewQueue(logLines, logLines, zap.NewNop(), func(n int) {          // a panic of the logger cannot be logged
+		log.Warn("log lines were dropped: the logger was slow", zap.Int("lines", n))
+	})
 	debug := &debugLevel{log: log, lines: lines}
 	debug.ask()
-	lines.flush(time.After(levelTimeout))
+	lines.Flush(time.After(levelTimeout))
 	return zap.New(queuedCore{log: log, lines: lines, debug: debug}), lines
 }
 
@@ -41,7 +43,7 @@ func (noLevel) Enabled(zapcore.Level) bool { return false }
 // asking it may block.
 type debugLevel struct {
 	log     *zap.Logger
-	lines   *callQueue
+	lines   *Queue
 	enabled atomic.Bool
 	asking  atomic.Bool
 }
@@ -52,16 +54,16 @@ func (d *debugLevel) ask() {
 	if d.asking.Swap(true) {
 		return
 	}
-	d.lines.keep(func() {
+	d.lines.Keep(func() {
 		defer d.asking.Store(false)
 		d.enabled.Store(d.log.Core().Enabled(zapcore.DebugLevel))
 	})
 }
 
-// queuedCore is the user's logger behind a callQueue.
+// queuedCore is the user's logger behind a Queue.
 type queuedCore struct {
 	log    *zap.Logger
-	lines  *callQueue
+	lines  *Queue
 	debug  *debugLevel
 	fields []zapcore.Field // of With
 }
@@ -107,14 +109,14 @@ func (c queuedCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	if entry.Level > zapcore.ErrorLevel {
 		write() // not ours: zap panics or exits after it
 	} else {
-		c.lines.offer(write)
+		c.lines.Offer(write)
 	}
 	return nil
 }
 
 // Sync waits until all lines that were logged before are written.
 func (c queuedCore) Sync() error {
-	c.lines.flush(nil)
+	c.lines.Flush(nil)
 	return c.log.Sync()
 }
 

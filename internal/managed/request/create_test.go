@@ -1,10 +1,13 @@
-package framework
+package request_test
 
 import (
 	"errors"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // What a create can have made, by what was asked for.
@@ -28,8 +31,8 @@ func TestCheckMade(t *testing.T) {
 		{zk.FlagPersistentSequentialWithTTL, "/a0000000001", true},
 		{zk.FlagPersistentSequentialWithTTL, "/a", false},
 	} {
-		err := checkMade("/a", tt.made, isSequential(tt.flags))
-		if (err == nil) != tt.ok || err != nil && (classify(err) != ambiguous || !errors.Is(err, errMalformed)) {
+		err := request.CheckMade("/a", tt.made, tt.flags)
+		if (err == nil) != tt.ok || err != nil && (zkerr.Classify(err) != zkerr.Ambiguous || !errors.Is(err, zkerr.Malformed)) {
 			t.Errorf("flags %d, made %s: %v", tt.flags, tt.made, err)
 		}
 	}

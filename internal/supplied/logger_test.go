@@ -1,4 +1,4 @@
-package framework
+package supplied_test
 
 import (
 	"sync/atomic"
@@ -9,6 +9,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	zapobserver "go.uber.org/zap/zaptest/observer"
+
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 )
 
 // stuck is a logger whose level cannot be asked.
@@ -24,14 +26,14 @@ func (s stuck) Enabled(zapcore.Level) bool {
 	return true
 }
 
-// New asks the user's logger whether it writes debug lines, but does not wait
-// for it for longer than a tenth of a second. It is not asked again meanwhile.
+// Logger asks the user's logger whether it writes debug lines, and waits for a
+// tenth of a second at most. Until it has answered it is not asked again.
 func TestALoggerWhoseLevelIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		until := make(chan struct{})
 		var asked atomic.Int32
 		began := time.Now()
-		log, lines := queuedLogger(zap.New(stuck{zapcore.NewNopCore(), until, &asked}))
+		log, lines := supplied.Logger(zap.New(stuck{zapcore.NewNopCore(), until, &asked}))
 		if took := time.Since(began); took != 100*time.Millisecond {
 			t.Errorf("it took %v", took)
 		}
@@ -39,14 +41,14 @@ func TestALoggerWhoseLevelIsStuck(t *testing.T) {
 			t.Error("debug lines are written before the logger has said so")
 		}
 		close(until)
-		lines.flush(nil)
+		lines.Flush(nil)
 		if n := asked.Load(); n != 1 {
 			t.Errorf("it was asked %d times", n)
 		}
 		if !log.Core().Enabled(zap.DebugLevel) {
 			t.Error("no debug lines")
 		}
-		lines.flush(nil)
+		lines.Flush(nil)
 		if n := asked.Load(); n != 2 {
 			t.Errorf("it was asked %d times, want once more", n)
 		}
@@ -57,8 +59,8 @@ func TestALoggerWhoseLevelIsStuck(t *testing.T) {
 func TestALineThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, written := zapobserver.New(zap.DebugLevel)
-		log, lines := queuedLogger(zap.New(core))
-		lines.offer(func() { time.Sleep(time.Hour) }) // what is behind it would be written too late
+		log, lines := supplied.Logger(zap.New(core))
+		lines.Offer(func() { time.Sleep(time.Hour) }) // what is behind it would be written too late
 		func() {
 			defer func() { _ = recover() }()
 			log.Panic("the user's", zap.Int("n", 1))
@@ -67,6 +69,6 @@ func TestALineThatPanics(t *testing.T) {
 		if all := written.All(); len(all) != 1 || all[0].Message != "the user's" || all[0].Level != zap.PanicLevel {
 			t.Errorf("%v", all)
 		}
-		lines.flush(nil)
+		lines.Flush(nil)
 	})
 }

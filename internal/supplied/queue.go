@@ -1,4 +1,4 @@
-package framework
+package supplied
 
 import (
 	"slices"
@@ -6,22 +6,19 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"github.com/zkrecipes/zkrecipes/internal/supplied"
 )
 
-// callQueue calls functions that the user supplied, one at a time and in order,
-// on a goroutine that exists only while calls wait. Adding a call never blocks:
-// a function may block for as long as it likes, and delays only the calls
-// behind it.
-type callQueue struct {
+// Queue calls functions one at a time and in order, on a goroutine that exists
+// only while calls wait. To add a call never blocks. A function that is slow
+// delays only the calls behind it.
+type Queue struct {
 	report func(n int) // called with how many were dropped; may be nil
 	log    *zap.Logger // for panics
 
 	mu      sync.Mutex // guards what follows
 	waiting []queuedCall
-	often   places // of offer
-	rare    places // of post
+	often   places // of Offer
+	rare    places // of Post
 	dropped int    // since the last report
 	running bool
 }
@@ -34,23 +31,24 @@ type queuedCall struct {
 	place *places // that it takes; nil: none
 }
 
-// newCallQueue returns a queue in which so many calls of offer, and of post,
-// may wait.
-func newCallQueue(offers, posts int, log *zap.Logger) *callQueue {
-	return &callQueue{often: places{most: offers}, rare: places{most: posts}, log: log}
+// NewQueue returns a queue in which so many calls of Offer, and of Post, may
+// wait. report is called with the number of calls that were dropped, after
+// those that were not; it may be nil.
+func NewQueue(offers, posts int, log *zap.Logger, report func(n int)) *Queue {
+	return &Queue{report: report, log: log, often: places{most: offers}, rare: places{most: posts}}
 }
 
-// offer adds a call of fn, for what happens often. If too many of these wait,
-// it is dropped and counted, and offer reports false.
-func (c *callQueue) offer(fn func()) (added bool) { return c.add(queuedCall{fn, &c.often}) }
+// Offer adds a call of fn, for what happens often. If too many of these wait,
+// it is dropped and counted, and Offer reports false.
+func (c *Queue) Offer(fn func()) (added bool) { return c.add(queuedCall{fn, &c.often}) }
 
-// post is offer for what happens rarely.
-func (c *callQueue) post(fn func()) { c.add(queuedCall{fn, &c.rare}) }
+// Post is Offer for what happens rarely.
+func (c *Queue) Post(fn func()) { c.add(queuedCall{fn, &c.rare}) }
 
-// keep is offer that never drops fn. The caller bounds how many of these wait.
-func (c *callQueue) keep(fn func()) { c.add(queuedCall{fn: fn}) }
+// Keep is Offer that never drops fn. The caller bounds how many of these wait.
+func (c *Queue) Keep(fn func()) { c.add(queuedCall{fn: fn}) }
 
-func (c *callQueue) add(e queuedCall) (added bool) {
+func (c *Queue) add(e queuedCall) (added bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p := e.place; p != nil {
@@ -69,10 +67,10 @@ func (c *callQueue) add(e queuedCall) (added bool) {
 }
 
 // run makes the calls that wait, and returns when there are none.
-func (c *callQueue) run() {
+func (c *Queue) run() {
 	ended := false
 	defer func() {
-		if !ended { // a function has ended this goroutine: another one goes on
+		if !ended { // a function has ended this goroutine: another one continues
 			go c.run()
 		}
 	}()
@@ -94,19 +92,19 @@ func (c *callQueue) run() {
 }
 
 // reportDrops tells how many calls were dropped since the last report.
-func (c *callQueue) reportDrops() {
+func (c *Queue) reportDrops() {
 	c.mu.Lock()
 	dropped := c.dropped
 	c.dropped = 0
 	c.mu.Unlock()
 	if dropped > 0 && c.report != nil {
-		c.call(func() { c.report(dropped) })
+		c.Call(func() { c.report(dropped) })
 	}
 }
 
 // deliver makes one call. If the function ends the goroutine, as t.FailNow
 // does, the rest is put back.
-func (c *callQueue) deliver(e queuedCall, rest []queuedCall) {
+func (c *Queue) deliver(e queuedCall, rest []queuedCall) {
 	returned := false
 	defer func() {
 		c.mu.Lock()
@@ -118,19 +116,19 @@ func (c *callQueue) deliver(e queuedCall, rest []queuedCall) {
 			c.waiting = append(slices.Clone(rest), c.waiting...)
 		}
 	}()
-	c.call(e.fn)
+	c.Call(e.fn)
 	returned = true
 }
 
-// call calls fn on this goroutine. A panic of fn is logged.
-func (c *callQueue) call(fn func()) { _ = supplied.Call(c.log, fn) }
+// Call calls fn on this goroutine, not in the queue. A panic of fn is logged.
+func (c *Queue) Call(fn func()) { _ = Call(c.log, fn) }
 
-// flush waits until all calls that were added before have returned, and what
+// Flush waits until all calls that were added before have returned, and what
 // was dropped before is reported. It reports false if patience ends first.
-func (c *callQueue) flush(patience <-chan time.Time) bool {
+func (c *Queue) Flush(patience <-chan time.Time) bool {
 	for range 2 { // the report comes after the calls that were waiting at the time
 		done := make(chan struct{})
-		c.keep(func() { close(done) })
+		c.Keep(func() { close(done) })
 		select {
 		case <-done:
 		case <-patience:
