@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/goroutines"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -284,7 +285,7 @@ func TestAnIdleClientHasFourGoroutines(t *testing.T) {
 			time.Sleep(10 * timeout)
 			must(t, c.WaitConnected(t.Context()))
 			var of []string
-			for _, stack := range bubble.Stacks(bubble.Name()) {
+			for _, stack := range goroutines.In(goroutines.Bubble()) {
 				_, by, _ := strings.Cut(stack, "created by ")
 				if strings.HasPrefix(by, "github.com/zkrecipes/zkrecipes/framework.") || strings.HasPrefix(by, "github.com/go-zookeeper/zk.") {
 					of = append(of, stack)

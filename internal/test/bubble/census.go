@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing/synctest"
+
+	"github.com/zkrecipes/zkrecipes/internal/goroutines"
 )
 
 // Census is the number of things of each kind that live as long as a client,
@@ -20,7 +22,7 @@ type Census map[string]int
 func (w *World) Count(of ...any) Census {
 	synctest.Wait()
 	c := Census{
-		"goroutines":               len(Stacks(Name())),
+		"goroutines":               len(goroutines.In(goroutines.Bubble())),
 		"watches at the ensemble":  w.WatchCount(),
 		"sessions at the ensemble": len(w.Sessions()),
 		"connections":              w.Connections(),

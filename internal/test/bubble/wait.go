@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/goroutines"
 )
 
 // In virtual time a wait for something that never happens does not block:
@@ -44,7 +46,7 @@ func Await[V any](t T, what string, from <-chan V) V {
 // milliseconds. It can be used in real time: then it waits for up to a minute.
 func AwaitTrue(t T, what string, condition func() bool) {
 	t.Helper()
-	virtual, limit := Name() != "", time.Minute
+	virtual, limit := goroutines.Bubble() != "", time.Minute
 	if virtual {
 		limit = Patience
 	}
@@ -65,9 +67,9 @@ func AwaitTrue(t T, what string, condition func() bool) {
 // after d of virtual time, and shows where its goroutines wait. A wait without
 // a limit would go on until go test gives up.
 func Bound(t testing.TB, d time.Duration) {
-	bubble := Name()
+	bubble := goroutines.Bubble()
 	timer := time.AfterFunc(d, func() {
-		at := slices.DeleteFunc(Stacks(bubble), func(stack string) bool { return !strings.Contains(stack, "_test.go:") })
+		at := slices.DeleteFunc(goroutines.In(bubble), func(stack string) bool { return !strings.Contains(stack, "_test.go:") })
 		panic(fmt.Sprintf("%s has not ended in %v of virtual time\n%s", t.Name(), d, strings.Join(at, "\n\n")))
 	})
 	t.Cleanup(func() { timer.Stop() })

@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing/synctest"
 
-	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/goroutines"
 )
 
 // busy returns the stacks of the goroutines of the caller's bubble that a
 // recipe has started or waits in. There are none when no caller wants anything.
 func busy() []string {
 	synctest.Wait()
-	return slices.DeleteFunc(bubble.Stacks(bubble.Name()), func(stack string) bool {
+	return slices.DeleteFunc(goroutines.In(goroutines.Bubble()), func(stack string) bool {
 		return !strings.Contains(stack, "/zkrecipes/recipes") || strings.Contains(stack, "internal/test/sim.(*worker)")
 	})
 }

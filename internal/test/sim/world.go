@@ -17,6 +17,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/internal/goroutines"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/hidden"
 	"github.com/zkrecipes/zkrecipes/internal/test/judge"
@@ -49,7 +50,7 @@ func Run(t *testing.T, p *Plan) (r *Result) {
 	defer func() {
 		// Goroutines are left, or wait for each other forever.
 		if v := recover(); v != nil {
-			w.ledger.fault("the bubble does not end: %v\n%s", v, strings.Join(bubble.Stacks(w.bubble), "\n\n"))
+			w.ledger.fault("the bubble does not end: %v\n%s", v, strings.Join(goroutines.In(w.bubble), "\n\n"))
 			r = w.result()
 		}
 	}()
@@ -143,7 +144,7 @@ type world struct {
 
 func (w *world) run() {
 	p := w.plan
-	w.bubble = bubble.Name()
+	w.bubble = goroutines.Bubble()
 	opts := []testutil.Option{
 		testutil.InMemory(), testutil.WithMembers(p.Members), testutil.WithTick(p.Tick), testutil.WithContainerInterval(p.Reap),
 	}

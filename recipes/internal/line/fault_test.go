@@ -14,6 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/goroutines"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/retry"
@@ -497,7 +498,7 @@ func TestClosedClientInAPause(t *testing.T) {
 func settled() map[string]int {
 	synctest.Wait()
 	stacks := make(map[string]int)
-	for _, g := range bubble.Stacks(bubble.Name()) {
+	for _, g := range goroutines.In(goroutines.Bubble()) {
 		_, frames, _ := strings.Cut(g, "\n")
 		var calls []string
 		for line := range strings.SplitSeq(frames, "\n") {
