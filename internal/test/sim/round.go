@@ -378,6 +378,7 @@ func (w *world) passed(p *passage) {
 // lastRound checks that the barrier can be used whatever has happened, and
 // leaves nothing.
 func (w *world) lastRound() {
+	w.begun.Store(false) // late reports may end the operator's session
 	_, longest := w.plan.granted()
 	time.Sleep(3 * longest) // what is dead is gone
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

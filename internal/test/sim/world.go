@@ -92,7 +92,7 @@ func (r *Result) Judge(pictures string) {
 type world struct {
 	plan      *Plan
 	bubble    string        // its name in stacks
-	begun     atomic.Bool   // its clients and resources exist
+	begun     atomic.Bool   // its clients and resources exist: reports take time
 	ending    chan struct{} // closed: everything is being closed
 	ens       *testutil.Embedded
 	ledger    *ledger
