@@ -12,12 +12,12 @@ func TestSweptLate(t *testing.T) {
 		ready []znode
 		want  bool
 	}{
-		"not marked":                     {[]znode{made(1), mark(2, 1, 5), gone(3), made(4)}, false},
-		"has marked this one":            {[]znode{made(1), mark(2, 1, 5)}, false},
-		"another one has marked this":    {[]znode{made(1), mark(2, 1, 6)}, false},
-		"both have marked":               {[]znode{made(1), mark(2, 1, 5), mark(3, 1, 6), gone(4), made(5), mark(6, 5, 6)}, true},
-		"both marks are of one session":  {[]znode{made(1), mark(2, 1, 5), gone(3), made(4), mark(5, 4, 5)}, true},
-		"the earlier one was made older": {[]znode{made(1), mark(2, 1, 6), mark(3, 1, 5), gone(4), made(5), mark(6, 5, 6)}, false},
+		"not marked":                      {[]znode{made(1), mark(2, 1, 5), gone(3), made(4)}, false},
+		"has marked this one":             {[]znode{made(1), mark(2, 1, 5)}, false},
+		"another one has marked this":     {[]znode{made(1), mark(2, 1, 6)}, false},
+		"both have marked":                {[]znode{made(1), mark(2, 1, 5), mark(3, 1, 6), gone(4), made(5), mark(6, 5, 6)}, true},
+		"both marks are of one session":   {[]znode{made(1), mark(2, 1, 5), gone(3), made(4), mark(5, 4, 5)}, true},
+		"marked an earlier one otherwise": {[]znode{made(1), mark(2, 1, 6), mark(3, 1, 5), gone(4), made(5), mark(6, 5, 6)}, false},
 	} {
 		if got := sweptLate(tt.ready, 5); got != tt.want {
 			t.Errorf("%s: %t", name, got)
