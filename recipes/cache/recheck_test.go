@@ -197,9 +197,9 @@ func TestTheRecheckOfAFilteredTree(t *testing.T) {
 	})
 }
 
-// A list that is read again delays no recheck of a cache with WithRecheck. Where
-// the tree had grown since the pass began, the rest of the pass waited until
-// what the list costs was due.
+// A list that is read again delays no recheck of a cache with WithRecheck.
+// Where the tree had grown since the pass began, the rest of the pass waited
+// until what the list costs was due.
 func TestListsDelayNoRecheckWithATime(t *testing.T) {
 	const every = 10 * bubble.Timeout
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {

@@ -259,9 +259,9 @@ func (w *world) belongsTo(m *member, all map[string][]znode, ready []znode) bool
 // notMissed checks that a member has entered the round that was opened while
 // its znode stood, and not by one that the same session has created afterwards.
 //
-// A session is excused if a request of it was delayed. If its next connection is
-// to the same member, the double executes what that is sent before the request:
-// a member may look for its znode in vain before that is created. ZooKeeper
+// A session is excused if a request of it was delayed. If its next connection
+// is to the same member, the test ensemble executes later requests first: a
+// member may look for its znode in vain before that is created. ZooKeeper
 // executes the requests of a session in their order.
 func (w *world) notMissed(m *member, all map[string][]znode, ready []znode) {
 	w.mu.Lock()

@@ -2,8 +2,8 @@ package sim
 
 import "testing"
 
-// A session deletes the ready of a round that goes on. That is what remains only
-// if its mark gave an earlier ready the version of that one.
+// A session deletes the ready of a round that goes on. That is what remains
+// only if its mark gave an earlier ready the version of that one.
 func TestSweptLate(t *testing.T) {
 	made := func(at int64) znode { return znode{zxid: at, czxid: at, by: 9, exists: true} }
 	mark := func(at, of, by int64) znode { return znode{zxid: at, czxid: of, by: by, exists: true} }
