@@ -71,3 +71,24 @@ func TestLeavesWithoutAnAnswer(t *testing.T) {
 		})
 	}
 }
+
+// A round begins and ends after a member has armed its watch, and before its
+// znode is there. A watch of a single event tells of the ready of that round,
+// and not that it was deleted: the member entered alone.
+func TestARoundThatWasOverBefore(t *testing.T) {
+	bothKindsOfWatches(t, func(t *testing.T, w *bubble.World) {
+		slow, other := w.Connect("slow"), w.ConnectNext()
+		must(t, other.MakeContainerPath(t.Context(), path))
+		release := make(chan struct{})
+		held := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.Hold(release))
+		defer w.ClientNet("slow").Control(held.Control)()
+		first := entering(t.Context(), double(t, slow, 2))
+		bubble.Await(t, "the create", held.Hit())
+		leaveTogether(t, enterTogether(t, double(t, other, 2), double(t, other, 2))...)
+		close(release)
+		pending(t, first)
+		in := enter(t, entering(t.Context(), double(t, other, 2)))
+		leaveTogether(t, in, enter(t, first))
+		nothingLeft(t, w)
+	})
+}

@@ -44,10 +44,11 @@ import (
 // created in the same transaction, so that it never stands beside a ready that
 // is older than itself: neighbors count ready as a member.
 //
-// What remains: the mark and the delete of two clients are both executed late,
-// in this order, after another client has deleted the same ready and the next
-// round has begun. Then that round's ready is deleted; a member that has not
-// heard of it yet opens the round again if all members are still there.
+// What remains: two members, perhaps of one client, have judged the same ready.
+// The mark of one and the delete of the other are executed late, in this order,
+// after a third has deleted that ready and the next round has begun. Then that
+// round's ready is deleted; a member that has not heard of it yet opens the
+// round again if all members are still there.
 
 const (
 	readyName  = "ready"

@@ -187,5 +187,6 @@ func (w *world) answer(f Fault, client int, r testutil.Request) testutil.Action 
 	case Late, DelayAns, LateConnect, LeaderStopsLate:
 		return testutil.DelayReply(f.By)
 	}
+	w.late[r.Session] = true
 	return testutil.Delay(f.By)
 }

@@ -93,7 +93,7 @@ func (r *Result) Judge(pictures string) {
 type world struct {
 	plan      *Plan
 	bubble    string        // its name in stacks
-	begun     atomic.Bool   // its clients and resources exist
+	begun     atomic.Bool   // its clients and resources exist: reports take time
 	ending    chan struct{} // closed: everything is being closed
 	ens       *testutil.Embedded
 	ledger    *ledger
@@ -121,9 +121,10 @@ type world struct {
 	playing  bool            // the workers work: what happens is recorded, and strikes
 	moments  moments
 	orphans  map[orphan]bool
-	pending  []Fault // whose moment has not come
-	hit      []Fault // what has happened
-	lasting  int     // faults that have not ended
+	late     map[int64]bool // sessions of which a request was delayed
+	pending  []Fault        // whose moment has not come
+	hit      []Fault        // what has happened
+	lasting  int            // faults that have not ended
 	delays   []*delay
 	cuts     map[int]*[2]int // by client: how many cut requests, and answers
 	besides  map[*Fault]bool // what connections beside those of sessions suffer
@@ -164,7 +165,7 @@ func (w *world) run() {
 	w.ledger = &ledger{plan: p, behind: behind, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}, killed: map[int]bool{}, removed: map[string]time.Time{}, clients: map[int64]int{}}
 	w.sessions, w.dead, w.troubled, w.leavers, w.armed = map[int64]int{}, map[int]bool{}, map[int]bool{}, map[who]*leaver{}, map[*Fault]bool{}
 	w.shared, w.ending = map[int]*leader.Election{}, make(chan struct{})
-	w.orphans, w.deaf = map[orphan]bool{}, map[string]bool{}
+	w.orphans, w.late, w.deaf = map[orphan]bool{}, map[int64]bool{}, map[string]bool{}
 	w.calling, w.ended, w.moments = map[who]func(){}, map[who]bool{}, moments{counts: map[Moment]int{}}
 	w.pending, w.cuts, w.besides, w.buried = slices.Clone(p.Faults), map[int]*[2]int{}, map[*Fault]bool{}, map[int64]bool{}
 	if p.Vary > 0 {
