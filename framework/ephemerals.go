@@ -139,6 +139,8 @@ func (e *ephemerals) claim(ctx context.Context, s *session, size int, by allowan
 // admit calls try with mu held, with the limit, until it returns true. In
 // between it gives back what lingers, and counts anew. What a room, which may
 // be nil, was reserved for is refused only after a count that has just begun.
+// The rest is also refused if the server has not said for three session timeouts
+// whether it can count: that may last as long as the connection.
 func (e *ephemerals) admit(ctx context.Context, size int, r *room, try func(limit int) bool) error {
 	for limit := e.limit(); ; {
 		e.mu.Lock()
@@ -158,14 +160,18 @@ func (e *ephemerals) admit(ctx context.Context, size int, r *room, try func(limi
 		}
 		switch more, err := e.countAnew(ctx, pauses); {
 		case ctx.Err() != nil:
-		case errors.Is(err, errUnsaid):
+		case errors.Is(err, errUnsaid) && !(pauses && errors.Is(err, errLongUnsaid)):
 			return fmt.Errorf("%w: %w", zk.ErrNoServer, err)
 		case err != nil && classify(err) != final:
 			return zk.ErrNoServer // nothing was sent
 		case !more:
-			return fmt.Errorf("%w: the paths of this session's ephemeral znodes have %d bytes, and %d more would be above the limit of %d: "+
+			full := fmt.Errorf("%w: the paths of this session's ephemeral znodes have %d bytes, and %d more would be above the limit of %d: "+
 				"the servers could not read the transaction that ends the session: use another client, or shorter paths (see WithMaxEphemerals)",
 				errSessionFull, sum, size, limit)
+			if err != nil {
+				full = fmt.Errorf("%w; not counted anew: %v", full, err)
+			}
+			return full
 		}
 	}
 }
