@@ -88,6 +88,19 @@ func (l *ledger) call(w who, format string, args ...any) call {
 	return c
 }
 
+// leaves records that a caller is about to give up: that may let others on
+// before it returns. It asks the ensemble nothing, since its caller may have
+// locked the world.
+func (l *ledger) leaves(of []*resource) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range of {
+		if r.last = time.Now(); !r.idle.IsZero() {
+			r.idle = r.last
+		}
+	}
+}
+
 // failed records an acquisition that was not granted.
 func (l *ledger) failed(w who, of []*resource, err error) {
 	l.mu.Lock()

@@ -124,8 +124,12 @@ func (k *worker) step(s Step) bool {
 	if k.plan.Recipe == Campaign || s.Runs {
 		return k.campaign(s)
 	}
-	ctx, leave := context.WithCancel(context.Background())
-	defer leave()
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	leave := func() {
+		k.ledger.leaves(k.resources(s))
+		end()
+	}
 	if s.Cancel > 0 {
 		defer time.AfterFunc(s.Cancel, leave).Stop()
 	}
