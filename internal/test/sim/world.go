@@ -551,7 +551,7 @@ func (w *world) end() {
 	}
 	// Everybody can delete what he has made, in the time that a Close takes, and
 	// no operator has changed its ACL: then it is the operator's.
-	tidy := !w.replaced() && w.plan.Latency < 100*time.Millisecond && !w.hasStruck(DenyCreate, DenyRead, DenyDelete)
+	tidy := !w.replaced() && max(w.plan.Latency, w.plan.Reports) < 100*time.Millisecond && !w.hasStruck(DenyCreate, DenyRead, DenyDelete)
 	for i, c := range w.clients {
 		tidy = tidy && c.State() == framework.Connected
 		w.ledger.close(i)
