@@ -54,9 +54,10 @@ func (e *ephemerals) init(c *core) {
 
 // ephemeral is a znode that exists, as far as is known.
 type ephemeral struct {
-	size int
-	in   *room // it takes up room there; nil: in none
-	with *room // is reserved while it exists; nil: nothing is
+	size   int
+	in     *room // it takes up room there; nil: in none
+	beside *room // it would, but a create of unknown outcome did; nil: there is no such room
+	with   *room // is reserved while it exists; nil: nothing is
 }
 
 // claim is one request that creates ephemeral znodes: it is under way, or its
@@ -237,6 +238,9 @@ func (e *ephemerals) releaseLocked(c *claim) (returned int) {
 	e.sum += c.drawn - c.size - c.by.reserve
 	if c.drawn > 0 {
 		e.returnLocked(c.by.room, c.drawn)
+		if c.unsure {
+			e.moveInLocked(c.by.room)
+		}
 	}
 	return c.drawn
 }
@@ -253,6 +257,7 @@ func (e *ephemerals) addMadeLocked(path string, in *room) {
 		in.left -= m.size
 		m.in = in
 	} else {
+		m.beside = in
 		e.sum += m.size
 	}
 	e.made[path] = m
