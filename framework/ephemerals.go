@@ -56,7 +56,7 @@ func (e *ephemerals) init(c *core) {
 type ephemeral struct {
 	size   int
 	in     *room // it takes up room there; nil: in none
-	beside *room // it would, but a create of unknown outcome did; nil: there is no such room
+	beside *room // it would, but creates of unknown outcome took that up; nil: there is no such room
 	with   *room // is reserved while it exists; nil: nothing is
 }
 
@@ -140,8 +140,8 @@ func (e *ephemerals) claim(ctx context.Context, s *session, size int, by allowan
 // admit calls try with mu held, with the limit, until it returns true. In
 // between it gives back what lingers, and counts anew. What a room, which may
 // be nil, was reserved for is refused only after a count that has just begun.
-// The rest is also refused if the server has not said for three session timeouts
-// whether it can count: that may last as long as the connection.
+// The rest is also refused if the server has not said for three session
+// timeouts whether it can count: that may last as long as the connection.
 func (e *ephemerals) admit(ctx context.Context, size int, r *room, try func(limit int) bool) error {
 	for limit := e.limit(); ; {
 		e.mu.Lock()
@@ -170,7 +170,7 @@ func (e *ephemerals) admit(ctx context.Context, size int, r *room, try func(limi
 				"the servers could not read the transaction that ends the session: use another client, or shorter paths (see WithMaxEphemerals)",
 				errSessionFull, sum, size, limit)
 			if err != nil {
-				full = fmt.Errorf("%w; not counted anew: %v", full, err)
+				full = fmt.Errorf("%w; not counted anew: %s", full, err.Error())
 			}
 			return full
 		}
