@@ -56,9 +56,10 @@ func (e *ephemerals) init(c *core) {
 
 // ephemeral is a znode that exists, as far as is known.
 type ephemeral struct {
-	size int
-	in   *room // it takes up room there; nil: in none
-	with *room // is reserved while it exists; nil: nothing is
+	size   int
+	in     *room // it takes up room there; nil: in none
+	beside *room // it would, but creates of unknown outcome took that up; nil: there is no such room
+	with   *room // is reserved while it exists; nil: nothing is
 }
 
 // claim is one request that creates ephemeral znodes: it is under way, or its
@@ -141,6 +142,8 @@ func (e *ephemerals) claim(ctx context.Context, s *session, size int, by allowan
 // admit calls try with mu held, with the limit, until it returns true. In
 // between it gives back what lingers, and counts anew. What a room, which may
 // be nil, was reserved for is refused only after a count that has just begun.
+// The rest is also refused if the server has not said for three session
+// timeouts whether it can count: that may last as long as the connection.
 func (e *ephemerals) admit(ctx context.Context, size int, r *room, try func(limit int) bool) error {
 	for limit := e.limit(); ; {
 		e.mu.Lock()
@@ -160,14 +163,18 @@ func (e *ephemerals) admit(ctx context.Context, size int, r *room, try func(limi
 		}
 		switch more, err := e.countAnew(ctx, pauses); {
 		case ctx.Err() != nil:
-		case errors.Is(err, errUnsaid):
+		case errors.Is(err, errUnsaid) && !(pauses && errors.Is(err, errLongUnsaid)):
 			return fmt.Errorf("%w: %w", zk.ErrNoServer, err)
 		case err != nil && zkerr.Classify(err) != zkerr.Final:
 			return zk.ErrNoServer // nothing was sent
 		case !more:
-			return fmt.Errorf("%w: the paths of this session's ephemeral znodes have %d bytes, and %d more would be above the limit of %d: "+
+			full := fmt.Errorf("%w: the paths of this session's ephemeral znodes have %d bytes, and %d more would be above the limit of %d: "+
 				"the servers could not read the transaction that ends the session: use another client, or shorter paths (see WithMaxEphemerals)",
 				errSessionFull, sum, size, limit)
+			if err != nil {
+				full = fmt.Errorf("%w; not counted anew: %s", full, err.Error())
+			}
+			return full
 		}
 	}
 }
@@ -233,6 +240,9 @@ func (e *ephemerals) releaseLocked(c *claim) (returned int) {
 	e.sum += c.drawn - c.size - c.by.reserve
 	if c.drawn > 0 {
 		e.returnLocked(c.by.room, c.drawn)
+		if c.unsure {
+			e.moveInLocked(c.by.room)
+		}
 	}
 	return c.drawn
 }
@@ -249,6 +259,7 @@ func (e *ephemerals) addMadeLocked(path string, in *room) {
 		in.left -= m.size
 		m.in = in
 	} else {
+		m.beside = in
 		e.sum += m.size
 	}
 	e.made[path] = m

@@ -66,6 +66,44 @@ func TestAnAnswerThatIsOlderThanWhatIsKnown(t *testing.T) {
 	}
 }
 
+// A create was tried again with another name, since the first answer was lost.
+// Once it is known that the first one has made nothing, the znode takes up the
+// room that was reserved for it, and counts once.
+func TestAZnodeBesideItsRoomMovesIn(t *testing.T) {
+	c := &core{cfg: config{maxRequest: defaultMaxRequest}}
+	c.ephemerals.init(c)
+	e := &c.ephemerals
+	s := &session{core: c}
+	e.begin(s)
+	const path = "/e/znode"
+	r, drop, err := e.keep(t.Context(), "/e/", textSize(path), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, answer := range []error{zk.ErrConnectionClosed, nil} {
+		claim, err := e.claim(t.Context(), s, textSize(path), allowance{room: r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		claim.settle(answer, path)
+	}
+	if e.sum != 2*textSize(path) {
+		t.Errorf("%d bytes while the first outcome is unknown", e.sum)
+	}
+	e.beginCountLocked()
+	e.endCountLocked([]string{path}, nil)
+	if e.sum != textSize(path) || r.left != 0 {
+		t.Errorf("%d bytes, and %d are left in the room", e.sum, r.left)
+	}
+	e.remove(path)
+	if e.sum != textSize(path) || r.left != e.sum {
+		t.Errorf("without the znode: %d bytes, and %d are left in the room", e.sum, r.left)
+	}
+	if drop(); e.sum != 0 {
+		t.Errorf("at last: %d bytes", e.sum)
+	}
+}
+
 func nothing(*ephemerals)     {}
 func isMade(e *ephemerals)    { e.addMadeLocked("/e/znode", nil) }
 func isDeleted(e *ephemerals) { e.remove("/e/znode") }

@@ -69,6 +69,19 @@ func (e *ephemerals) returnLocked(r *room, size int) {
 	}
 }
 
+// moveInLocked lets the znodes take up a room that were made beside it while
+// creates of unknown outcome took it up: they do not count twice.
+func (e *ephemerals) moveInLocked(r *room) {
+	for path, m := range e.made {
+		if m.beside == r && !r.over && r.left >= m.size {
+			r.left -= m.size
+			e.sum -= m.size
+			m.in, m.beside = r, nil
+			e.made[path] = m
+		}
+	}
+}
+
 // Reserving, InRoomOf and KeepRoom of package recipes/internal/privileged.
 
 func (s *Session) reserving(dir, name string, n int) *Session {

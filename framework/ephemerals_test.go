@@ -497,6 +497,32 @@ func TestACreateIsNotRefusedByASilence(t *testing.T) {
 	})
 }
 
+// It is refused if the server does not say it for long, though the connection
+// of the session stays: an endless policy would wait for ever. A server whose
+// name has moved is such a one.
+func TestACreateIsRefusedByALongSilence(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		network, silent := ens.ClientNet("silent"), new(atomic.Bool)
+		c, paths := nearlyFull(t, ens, framework.WithRetry(retry.Forever(time.Second)), framework.WithDialer(func(kind, address string, limit time.Duration) (net.Conn, error) {
+			if silent.Load() {
+				return nil, errors.New("nobody has this address")
+			}
+			return network.Dial(kind, address, limit)
+		}))
+		silent.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*timeout)
+		defer cancel()
+		long := "/e/" + strings.Repeat("l", 1000)
+		began := time.Now()
+		_, err := c.Create(ctx, long, nil, zk.FlagEphemeral)
+		if !errors.Is(err, framework.ErrTooLarge) || framework.MaybeApplied(err) || !strings.Contains(err.Error(), "not counted anew: ") || time.Since(began) < 3*timeout {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		must(t, c.Delete(t.Context(), paths[0], -1))
+		must(t, failure(c.Create(t.Context(), long, nil, zk.FlagEphemeral)))
+	})
+}
+
 // The session ends while a create asks for room: that is the reason, not its
 // size.
 func TestACreateAtTheEndOfItsSession(t *testing.T) {

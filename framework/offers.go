@@ -59,7 +59,10 @@ var errNotOffered = errors.New("the server does not have this operation")
 // errUnsaid is why an operation is not used for now.
 var errUnsaid = errors.New("the server has not said yet whether it has this operation")
 
-// errOlder is that error if the server's version says so.
+// errLongUnsaid is that error if it has been asked for three session timeouts.
+var errLongUnsaid = fmt.Errorf("%w, for long", errUnsaid)
+
+// errOlder is errNotOffered if the server's version says so.
 var errOlder = fmt.Errorf("%w, by its version", errNotOffered)
 
 // offered is what is known of an operation at a server.
@@ -116,8 +119,10 @@ func (s *session) offers(ctx context.Context, op wire.Op) (*link, error) {
 		return nil, zk.ErrConnectionClosed
 	}
 	switch {
-	case !o.isKnown():
+	case !o.isKnown() && time.Since(o.began) < 3*s.granted():
 		return nil, errUnsaid
+	case !o.isKnown():
+		return nil, errLongUnsaid
 	case o.yes:
 		return l, nil
 	case o.exact:

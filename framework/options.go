@@ -254,7 +254,9 @@ func WithMaxRequest(bytes int) Option { return func(c *config) { c.maxRequest = 
 // WithMaxEphemerals limits the total length of the paths of a session's
 // ephemeral znodes: absolute paths, plus 4 bytes each. A create above the limit
 // fails with ErrTooLarge and is not sent. Before that, the client releases
-// lingering locks, and asks the ensemble what there is.
+// lingering locks, and asks the ensemble what there is. If the server does not
+// say whether it can be asked, the create is tried again, for three session
+// timeouts at most.
 //
 // The limit protects the ensemble. The end of a session is one transaction with
 // all these paths. If it is longer than the servers' jute.maxbuffer and

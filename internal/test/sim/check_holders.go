@@ -46,13 +46,13 @@ func (l *ledger) isRemovedLocked(t *holding) bool {
 
 // voidLocked reports whether an operator has ended the holding's session, or
 // has removed its znode. No clock helps against that until the client knows. Of
-// a removed znode it knows by its watch, or soon after it is connected again;
-// if it is not, its deadline passes.
+// a removed znode it knows by its watch, or soon after it is connected again,
+// and its reads are not refused; if it is not, its deadline passes.
 func (l *ledger) voidLocked(t *holding) bool {
 	if l.isRemovedLocked(t) {
 		_, longest := l.plan.granted()
-		known := longest + time.Second
-		return t.lost || time.Since(l.removed[t.path]) < known || time.Since(t.since) < known && l.removed[t.path].Before(t.since)
+		known, removed := longest+time.Second+l.plan.refuses(t.who.client), l.removed[t.path].at
+		return t.lost || time.Since(removed) < known || time.Since(t.since) < known && removed.Before(t.since)
 	}
 	if !l.expired[t.session] {
 		return false

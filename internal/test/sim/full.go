@@ -25,7 +25,7 @@ func (d *draw) full() {
 	default:
 		return
 	}
-	if d.Scenario != Rush && !d.Named && d.one(1, 6) { // a server that has moved is not asked what there is
+	if d.Scenario != Rush && d.one(1, 6) {
 		d.Room = 1 + d.IntN(4)
 	}
 }
@@ -113,12 +113,11 @@ func (w *world) fills(client int, since time.Time) bool {
 	return sum > w.plan.Room
 }
 
-// kept checks that a request which keeps something held was not refused for
-// want of room: permits are taken by a multi.
-func (w *world) kept(client int, op string, err error) {
-	if op == "multi" && w.plan.Recipe == Semaphore && errors.Is(err, framework.ErrTooLarge) {
-		w.ledger.fault("client %d: a contender in line was refused its permits: %v", client, err)
-	}
+// wasInLine reports whether a contender was refused the permits that it has
+// joined the line for: they are taken by a multi. A contender may have joined
+// for another goroutine of its client, which wanted fewer.
+func (k *worker) wasInLine(err error) bool {
+	return k.plan.Recipe == Semaphore && len(k.plan.Workers[k.who.client]) == 1 && strings.Contains(err.Error(), ": multi ")
 }
 
 // wasRefused reports whether a status says that there is no room.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,16 +28,22 @@ type ledger struct {
 	expired   map[int64]bool // sessions that an operator has ended
 	closed    map[int]bool   // clients
 	killed    map[int]bool
-	removed   map[string]time.Time // znodes that somebody else has removed, and when
-	jumped    bool                 // the clients' clock has: their deadlines say nothing
-	clients   map[int64]int        // by session
-	settled   time.Time            // from then on nothing may be late; zero: not yet
+	removed   map[string]removal // znodes that somebody else has removed
+	jumped    bool               // the clients' clock has: their deadlines say nothing
+	clients   map[int64]int      // by session
+	settled   time.Time          // from then on nothing may be late; zero: not yet
 	wrong     []string
 	trace     []string
 	limit     int // of the semaphore, as far as known
 	grants    int
 	losses    int
 	longest   time.Duration
+}
+
+// removal is that of a znode by somebody else.
+type removal struct {
+	seq int64     // when it was first tried
+	at  time.Time // when it was done at the latest
 }
 
 func (l *ledger) nextLocked() int64 {
@@ -79,6 +86,19 @@ func (l *ledger) call(w who, format string, args ...any) call {
 	c := call{l.nextLocked(), time.Now()}
 	l.logLocked("%v: "+format, append([]any{w}, args...)...)
 	return c
+}
+
+// leaves records that a caller is about to give up: that may let others on
+// before it returns. It asks the ensemble nothing, since its caller may have
+// locked the world.
+func (l *ledger) leaves(of []*resource) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range of {
+		if r.last = time.Now(); !r.idle.IsZero() {
+			r.idle = r.last
+		}
+	}
 }
 
 // failed records an acquisition that was not granted.
@@ -141,6 +161,9 @@ func (l *ledger) granted(c call, t *holding) {
 	}
 	began := c.seq
 	if l.expired[t.session] || l.isRemovedLocked(t) || l.closed[t.who.client] { // before the client heard of it
+		if gone, ok := l.removed[t.path]; ok { // who has called since then may share it with one who had called before
+			began = min(began, gone.seq)
+		}
 		for _, o := range r.holdings {
 			if o.path == t.path && o.ends > 0 { // the client has handed it on, without a request
 				began = min(began, o.ends)
@@ -271,8 +294,8 @@ func (l *ledger) expire(id int64) {
 func (l *ledger) remove(path string) (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.removed[path] = time.Now().Add(operatorPatience)
 	seq := l.nextLocked()
+	l.removed[path] = removal{cmp.Or(l.removed[path].seq, seq), time.Now().Add(operatorPatience)}
 	l.logLocked("somebody else removes %s", path)
 	for _, r := range l.resources {
 		r.last = time.Now()
@@ -285,7 +308,7 @@ func (l *ledger) remove(path string) (done func()) {
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.removed[path] = time.Now()
+		l.removed[path] = removal{l.removed[path].seq, time.Now()}
 	}
 }
 

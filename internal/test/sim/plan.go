@@ -244,6 +244,16 @@ func (d *draw) refusals() {
 	})
 }
 
+// refuses returns for how long all requests of a client may be refused.
+func (p *Plan) refuses(client int) (sum time.Duration) {
+	for _, f := range p.Faults {
+		if f.What == Refuse && f.Times < 0 && f.Client == client {
+			sum += f.For
+		}
+	}
+	return sum
+}
+
 // briefly draws terms whose function returns nil at once. It draws last, for
 // the reason that views has.
 func (d *draw) briefly() {

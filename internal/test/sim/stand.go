@@ -377,12 +377,21 @@ func (n *stander) untrue() string {
 	case s.State == presence.Standing && n.Yield && n.cameBackLocked(path, z):
 		return say + ", which somebody had deleted"
 	case s.State == presence.Standing && z.exists && z.owner == now.ID() && s.Session == z.owner &&
-		(n.payload(z.data) == n.wanted[len(n.wanted)-1] || z.by != z.owner): // what others write stays; see strangers
+		n.isRightLocked(z):
 		return ""
 	case s.State == presence.Taken && n.fixed() && z.exists && z.owner == s.Session && !n.ours(z.owner):
 		return ""
 	}
 	return say
+}
+
+// isRightLocked reports whether a znode has what was set last, or what others
+// have written, which stays: see strangers. What a restore has brought back of
+// ours does not.
+func (n *stander) isRightLocked(z znode) bool {
+	data := n.payload(z.data)
+	restored := z.by == 0 && slices.Contains(n.wanted, data)
+	return data == n.wanted[len(n.wanted)-1] || z.by != z.owner && !restored
 }
 
 // cameBackLocked reports whether a znode was made after somebody had deleted

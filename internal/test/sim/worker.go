@@ -124,8 +124,12 @@ func (k *worker) step(s Step) bool {
 	if k.plan.Recipe == Campaign || s.Runs {
 		return k.campaign(s)
 	}
-	ctx, leave := context.WithCancel(context.Background())
-	defer leave()
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	leave := func() {
+		k.ledger.leaves(k.resources(s))
+		end()
+	}
 	if s.Cancel > 0 {
 		defer time.AfterFunc(s.Cancel, leave).Stop()
 	}
@@ -165,7 +169,7 @@ func (k *worker) step(s Step) bool {
 			return true
 		case k.plan.disagreed(k.who.client, err), k.plan.Recipe == All && k.plan.capped(k.who.client) && errors.Is(err, recipes.ErrMaxHold):
 			return true
-		case errors.Is(err, framework.ErrTooLarge) && k.fills(k.who.client, c.at):
+		case errors.Is(err, framework.ErrTooLarge) && k.fills(k.who.client, c.at) && !k.wasInLine(err):
 			return true
 		case errors.Is(err, semaphore.ErrLimit) && k.limited(), errors.Is(err, framework.ErrUnproven) && k.plan.far():
 			return true

@@ -162,7 +162,7 @@ func (w *world) run() {
 	if p.Rates != nil {
 		opts = append(opts, hidden.WithClockRates(func(session int64) float64 { return p.Rates[int(session%int64(len(p.Rates)))] }))
 	}
-	w.ledger = &ledger{plan: p, behind: behind, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}, killed: map[int]bool{}, removed: map[string]time.Time{}, clients: map[int64]int{}}
+	w.ledger = &ledger{plan: p, behind: behind, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}, killed: map[int]bool{}, removed: map[string]removal{}, clients: map[int64]int{}}
 	w.sessions, w.dead, w.troubled, w.leavers, w.armed = map[int64]int{}, map[int]bool{}, map[int]bool{}, map[who]*leaver{}, map[*Fault]bool{}
 	w.shared, w.ending = map[int]*leader.Election{}, make(chan struct{})
 	w.orphans, w.late, w.deaf = map[orphan]bool{}, map[int64]bool{}, map[string]bool{}
@@ -216,7 +216,6 @@ func (w *world) build() error {
 				StateChanged: func(s framework.StateChange) { w.changed(i, s) },
 				RequestEnd: func(_ context.Context, r framework.Request, result framework.RequestResult) {
 					w.asked(i, r.Op, result.Err)
-					w.kept(i, r.Op, result.Err)
 				},
 				Batched: func(framework.Batch) { w.batched() },
 			}),
@@ -554,7 +553,7 @@ func (w *world) end() {
 	}
 	// Everybody can delete what he has made, in the time that a Close takes, and
 	// no operator has changed its ACL: then it is the operator's.
-	tidy := !w.replaced() && w.plan.Latency < 100*time.Millisecond && !w.hasStruck(DenyCreate, DenyRead, DenyDelete)
+	tidy := !w.replaced() && max(w.plan.Latency, w.plan.Reports) < 100*time.Millisecond && !w.hasStruck(DenyCreate, DenyRead, DenyDelete)
 	for i, c := range w.clients {
 		tidy = tidy && c.State() == framework.Connected
 		w.ledger.close(i)
