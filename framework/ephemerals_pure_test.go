@@ -76,27 +76,27 @@ func TestAZnodeBesideItsRoomMovesIn(t *testing.T) {
 	s := &session{core: c}
 	e.begin(s)
 	const path = "/e/znode"
-	r, drop, err := e.keep(t.Context(), "/e/", textSize(path), false)
+	r, drop, err := e.keep(t.Context(), "/e/", request.TextSize(path), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, answer := range []error{zk.ErrConnectionClosed, nil} {
-		claim, err := e.claim(t.Context(), s, textSize(path), allowance{room: r})
+		claim, err := e.claim(t.Context(), s, request.TextSize(path), allowance{room: r})
 		if err != nil {
 			t.Fatal(err)
 		}
 		claim.settle(answer, path)
 	}
-	if e.sum != 2*textSize(path) {
+	if e.sum != 2*request.TextSize(path) {
 		t.Errorf("%d bytes while the first outcome is unknown", e.sum)
 	}
 	e.beginCountLocked()
 	e.endCountLocked([]string{path}, nil)
-	if e.sum != textSize(path) || r.left != 0 {
+	if e.sum != request.TextSize(path) || r.left != 0 {
 		t.Errorf("%d bytes, and %d are left in the room", e.sum, r.left)
 	}
 	e.remove(path)
-	if e.sum != textSize(path) || r.left != e.sum {
+	if e.sum != request.TextSize(path) || r.left != e.sum {
 		t.Errorf("without the znode: %d bytes, and %d are left in the room", e.sum, r.left)
 	}
 	if drop(); e.sum != 0 {
