@@ -485,7 +485,7 @@ func TestClosedClientInAPause(t *testing.T) {
 	})
 }
 
-// Close ends what waits, also for a connection.
+// Close ends what waits, also for a connection, or before it asks again.
 func TestCloseEndsWaits(t *testing.T) {
 	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
@@ -493,16 +493,18 @@ func TestCloseEndsWaits(t *testing.T) {
 		k := synced(t, c)
 		w.ClientNet("reader").Cut()
 		await(t, k, cache.Stale)
-		fresh := start(t, c)
-		ended := make(chan error, 3)
+		fresh, asks := start(t, c), synced(t, w.ConnectNext())
+		ended := make(chan error, 4)
+		go func() { _, err := asks.Reach(t.Context(), 1<<60); ended <- err }()
 		go func() { _, err := k.Fresh(t.Context()); ended <- err }()
 		go func() { _, err := k.Reach(t.Context(), 1<<60); ended <- err }()
 		go func() { _, err := fresh.Synced(t.Context()); ended <- err }()
 		time.Sleep(time.Second)
 		k.Close()
 		fresh.Close()
+		asks.Close()
 		began := time.Now()
-		for range 3 {
+		for range 4 {
 			wantErr(t, bubble.Await(t, "a call to end", ended), framework.ErrClosed, root)
 		}
 		if took := time.Since(began); took > 0 {

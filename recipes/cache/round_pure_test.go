@@ -64,6 +64,11 @@ func TestRound(t *testing.T) {
 			answers: []answered{{node("/r/a"), hidden}},
 			shown:   []string{"/r"},
 		},
+		"a new child is answered, and then it is gone": {
+			held:    []string{"/r/a"},
+			answers: []answered{{node("/r/a/b"), get(2, 0)}, {node("/r/a"), get(1, 0)}},
+			shown:   []string{"/r", "/r/a"},
+		},
 		"no children are left": {
 			held:    []string{"/r/a", "/r/a/b", "/r/a/b/c"},
 			answers: []answered{{node("/r/a"), get(1, 0)}},

@@ -76,9 +76,9 @@ func TestStoppingWaitsForARemovalWhoseRetriesAreUsedUp(t *testing.T) {
 				c := w.Connect("a", framework.WithRetry(retry.Exponential(time.Millisecond, time.Millisecond, 2)))
 				k := keyedOf(t, c, recipes.WithAsyncRelease())
 				l := bubble.Acquire(t, t.Context(), k.Key("key"))
-				lose := true
+				var answers atomic.Bool
 				w.Control(func(r testutil.Request) testutil.Action {
-					if lose && r.Does(testutil.OpDelete, root+"/") {
+					if !answers.Load() && r.Does(testutil.OpDelete, root+"/") {
 						return testutil.DropBefore()
 					}
 					return testutil.Pass()
@@ -89,7 +89,7 @@ func TestStoppingWaitsForARemovalWhoseRetriesAreUsedUp(t *testing.T) {
 				defer cancel()
 				bubble.WantErr(t, stop(k, c, ctx), context.DeadlineExceeded)
 				w.InLine(root+"/key", 1)
-				lose = false
+				answers.Store(true)
 				if err := stop(k, c, t.Context()); err != nil {
 					t.Error(err)
 				}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,8 +66,12 @@ func hunt(m *sim.Mutant, dir string) (found string, err error) {
 	if err == nil {
 		return "", fmt.Errorf("nothing was found in %d seeds:\n%s", seeds, out)
 	}
+	took := time.Since(began).Round(10 * time.Millisecond)
 	if match := verdict.FindStringSubmatch(string(out)); match != nil {
-		return fmt.Sprintf("found after %s seeds, in %v: %s", match[1], time.Since(began).Round(10*time.Millisecond), match[2]), nil
+		return fmt.Sprintf("found after %s seeds, in %v: %s", match[1], took, match[2]), nil
+	}
+	if strings.Contains(string(out), hangs) {
+		return fmt.Sprintf("found in %v: a plan %s", took, hangs), nil
 	}
 	return "", fmt.Errorf("the tests ended without a verdict: %w\n%.4000s", err, out)
 }

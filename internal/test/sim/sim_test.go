@@ -146,15 +146,17 @@ func search(t *testing.T, from uint64, n int, d time.Duration) *searched {
 	return s
 }
 
+const hangs = "has not ended in two minutes"
+
 // play runs one seed. A seed that hangs ends the test binary, since virtual
 // time stands still.
 func play(t *testing.T, seed uint64) *sim.Result {
 	plan := sim.Draw(seed)
-	hangs := time.AfterFunc(2*time.Minute, func() {
+	watchdog := time.AfterFunc(2*time.Minute, func() {
 		buf := make([]byte, 8<<20)
-		panic(fmt.Sprintf("%v\nhas not ended in two minutes\n%s", plan, buf[:runtime.Stack(buf, true)]))
+		panic(fmt.Sprintf("%v\n%s\n%s", plan, hangs, buf[:runtime.Stack(buf, true)]))
 	})
-	defer hangs.Stop()
+	defer watchdog.Stop()
 	r := sim.Run(t, plan)
 	r.Judge(*pictures)
 	return r
