@@ -352,10 +352,17 @@ func TestCost(t *testing.T) {
 			if test.name == "add once" { // its directory is made with the first id in it
 				_, err := n.AddOnce(ctx, "first again", 1)
 				must(t, err)
-				must(t, c.Delete(ctx, markerOf(t, w, "first again"), -1))
 			}
-			w.ResetRequests()
-			must(t, test.call())
+			for looked := true; looked; { // for old markers, by chance: not this time
+				if test.name == "add once" {
+					must(t, c.Delete(ctx, markerOf(t, w, "first again"), -1))
+				}
+				must(t, n.AwaitRemoval(ctx))
+				w.ResetRequests()
+				must(t, test.call())
+				must(t, n.AwaitRemoval(ctx))
+				looked = w.Cost()[testutil.OpGetChildren2] > 0
+			}
 			if cost := w.Cost(); fmt.Sprint(cost) != fmt.Sprint(without0(test.costs)) {
 				t.Errorf("%s: %v, want %v", test.name, cost, test.costs)
 			}
