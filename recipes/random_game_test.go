@@ -54,6 +54,8 @@ type player struct {
 	sem     *semaphore.Semaphore
 	keyed   [2]*locks.Keyed
 	closing atomic.Bool // keyed
+	cut     bool        // from all members
+	ends    atomic.Bool // the client is being closed
 	runs    *candidate
 	self    atomic.Pointer[framework.Client] // client, for observers, which may be called before it is there
 	expired int64                            // the session that an operator has ended, until the client knows
@@ -301,7 +303,14 @@ func (g *game) step(what string) {
 		}
 	case "close":
 		if g.pick(4, "one of four") == 0 {
-			g.tasks.Go(func() { _ = p.client.Close() })
+			if p.cut || g.down >= 0 || p.client.State() != framework.Connected {
+				g.w.Untidy.Store(true)
+			}
+			p.ends.Store(true)
+			g.tasks.Go(func() {
+				_ = p.client.Close()
+				p.ends.Store(false)
+			})
 		}
 	default:
 		g.fault(what, p)
@@ -311,13 +320,18 @@ func (g *game) step(what string) {
 // fault is a fault of the network, a session or a member.
 func (g *game) fault(what string, p *player) {
 	network := g.w.ClientNet(p.name)
+	if slices.ContainsFunc(g.players, func(p *player) bool { return p.ends.Load() }) {
+		g.w.Untidy.Store(true)
+	}
 	switch what {
 	case "drop":
 		network.Drop()
 	case "cut":
 		network.Cut()
+		p.cut = true
 	case "heal":
 		network.Heal()
+		p.cut = false
 	case "expire":
 		if s, err := p.client.Session(); err == nil && g.w.ExpireSession(s.ID()) == nil {
 			p.expired = s.ID()
@@ -555,6 +569,7 @@ func (g *game) heal() {
 	}
 	for _, p := range g.players {
 		g.w.ClientNet(p.name).Heal()
+		p.cut = false
 		p.runs.end()
 	}
 }
