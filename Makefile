@@ -13,7 +13,7 @@ TIMEOUT   ?= 30m
 # Packages with tests in virtual time (those of ./internal/test/acceptance and of zkr mostly run processes, in real time), and packages with
 # tests against real Apache ZooKeeper (ring 3). They are found, not listed, so that none is forgotten. Those of the nested modules
 # are check-modules'.
-tests_with = $(sort $(dir $(shell grep -rl --include='*_test.go' --exclude-dir=observe --exclude-dir=cutnet --exclude-dir=gssapi '"$(1)"' .)))
+tests_with = $(sort $(dir $(shell grep -rl --include='*_test.go' --exclude-dir=observe --exclude-dir=cutnet --exclude-dir=gssapi --exclude-dir=start '"$(1)"' .)))
 ZKR      = $(call tests_with,github.com/zkrecipes/zkrecipes/internal/test/zkrtest)
 VIRTUAL  = $(filter-out ./internal/test/acceptance/ $(ZKR),$(call tests_with,testing/synctest))
 REAL     = $(sort $(call tests_with,github.com/zkrecipes/zkrecipes/testutil/apache) $(ZKR))
@@ -205,18 +205,25 @@ $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION):
 lint: tools ## golangci-lint, gofumpt included (golangci-lint carries it)
 	$(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION) run --allow-parallel-runners ./...
 
+# Go sometimes takes the end of a target's time for a failure ("context deadline exceeded"). An input that has failed is kept, so it
+# fails again.
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (20s) each
 	@set -e; for file in $$(grep -rl --include='*_test.go' '^func Fuzz' .); do \
 		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$file); do \
 			echo "fuzz $$target in $$(dirname $$file)"; \
-			$(GO) -C $$(dirname $$file) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) .; \
+			one="$(GO) -C $$(dirname $$file) test -run ^$$ -fuzz ^$$target$$ -fuzztime $(FUZZTIME) ."; \
+			$$one || $$one; \
 		done; \
 	done
 
 .PHONY: figures
 figures: ## how the managed client is built: files, arrows between them, fields under a mutex
 	@$(GO) run ./internal/test/house
+
+.PHONY: map
+map: ## internal/managed/MAP.md: each file of the managed client, and what it is for
+	@$(GO) run ./internal/test/house -map
 
 .PHONY: bench
 bench: ## every benchmark, without tests
@@ -264,20 +271,45 @@ cover: ## coverage of rings 1 and 2 over all packages, per function in cover.out
 demo: ## the tour of zkr, which checks itself
 	$(GO) run ./cmd/zkr demo
 
+PICTURES ?= build/pictures
+
+.PHONY: pictures
+pictures: ## each page of zkr web in PICTURES (build/pictures): wide and on a phone, light and dark; needs chromium and chromium-driver
+	@mkdir -p $(PICTURES)
+	ZKR_PICTURES=$(abspath $(PICTURES)) $(GO) test -count=1 -timeout $(TIMEOUT) -run 'TestPictures$$' ./inspect/page
+
+KUBERNETES_VALIDATE := 1.37.0
+
+.PHONY: kubernetes
+kubernetes: ## the manifests of examples/deploy against the schemas of Kubernetes; installs Python's kubernetes-validate below build; not part of CI
+	@mkdir -p build
+	@[ -x build/kubernetes/bin/kubernetes-validate ] || { python3 -m venv build/kubernetes && build/kubernetes/bin/pip install --quiet kubernetes-validate==$(KUBERNETES_VALIDATE); }
+	build/kubernetes/bin/kubernetes-validate --strict examples/deploy/kubernetes/*.yaml
+
+VERSION ?=
+
+.PHONY: release
+release: ## VERSION=v0.1.0: a commit with all tags of the release, proven as in release-check, and its files in build/dist; publishes nothing
+	.ci/release-make $(VERSION)
+
+.PHONY: release-check
+release-check: ## makes such a release elsewhere, and a module outside of the repository builds and tests against it; VERSION as above, or what CHANGELOG.md says
+	.ci/release-make --check $(VERSION)
+
 .PHONY: ci
 ci: ## everything that CI runs, on a Debian machine as root
 	.ci/run
 
-# What CI runs in real time or on real servers. A new test: make busy BUSY='go test ./framework -run TestNew -count=20'.
+# What CI runs in real time or on real servers. A new test: make busy BUSY='go test PACKAGE -run TEST -count=20'.
 BUSY ?= .ci/each busy integration "check-modules ZKR_REAL=1" race-processes race-modules
 
 .PHONY: busy
 busy: ## what CI runs in real time, or BUSY, beside four processes that spin: what fails is mended, or leaves CI for nightly
 	@for i in 1 2 3 4; do while :; do :; done & spins="$$spins $$!"; done; trap "kill $$spins" EXIT; trap "exit 130" INT TERM HUP; $(BUSY)
 
-# What runs in virtual time or searches, and beside it what needs real time: so that is tried on a busy machine, too. Three hours on
-# two processors. The targets by themselves try more.
+# What runs in virtual time or searches, and beside it what needs real time: so that is tried on a busy machine, too. Two hours on
+# two processors. The targets by themselves try more, and soak-virtual runs again what processors and race have run.
 .PHONY: nightly
 nightly: ## what CI does not run: the whole of what is random or long, cut networks, other releases; resumes, and ends with a line for each
-	.ci/each nightly processors "soak-virtual COUNT=1" soak day unusual models mutants "faults FAULT_MINUTES=1" "fuzz FUZZTIME=10s" \
-		-- integration "check-modules ZKR_REAL=1" "race race-modules" soak-real session-limit "cuts MINUTES=1" stalls matrix
+	.ci/each nightly processors "soak SEEDS=5000" day unusual models mutants "faults FAULT_MINUTES=1" "fuzz FUZZTIME=10s" \
+		-- integration "check-modules ZKR_REAL=1" "race race-modules" soak-real session-limit pictures release-check "cuts MINUTES=1" stalls matrix

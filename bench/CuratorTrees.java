@@ -18,7 +18,7 @@ import org.apache.zookeeper.CreateMode;
 /**
  * Keeps a copy of a tree with Curator's CuratorCache. It answers lines of standard input as serveCopies in copies.go does, for one
  * client. "stand N 0" keeps N znodes in place with PersistentNode, and waits until all are there. "register N 0" registers N
- * instances of a service with x-discovery.
+ * instances of a service with x-discovery. "consume N 0" follows three services of a thousand in each of N clients.
  */
 public class CuratorTrees {
     public static void main(String[] args) throws Exception {
@@ -56,7 +56,15 @@ public class CuratorTrees {
                 services.registerService(ServiceInstance.<String>builder().name(args[1].substring(args[1].lastIndexOf('/') + 1)).id("" + i)
                         .address("10.0.0.7").port(8080).build());
             }
-            while (!words[0].equals("register") && nodes.isEmpty() && cache.size() < number) {
+            for (int i = 0; words[0].equals("consume") && i < number; i++) {
+                CuratorFramework consumer = CuratorFrameworkFactory.newClient(args[0], 30_000, 10_000, new ExponentialBackoffRetry(100, 10));
+                consumer.start();
+                ServiceDiscovery<String> found = ServiceDiscoveryBuilder.builder(String.class).client(consumer).basePath(args[1]).build();
+                for (int k = 0; k < 3; k++) {
+                    found.serviceCacheBuilder().name("service-" + (3 * i + k) % 1000).build().start();
+                }
+            }
+            while (!words[0].equals("consume") && !words[0].equals("register") && nodes.isEmpty() && cache.size() < number) {
                 Thread.sleep(1);
             }
             long took = System.nanoTime() - began;

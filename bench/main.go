@@ -24,7 +24,7 @@ func main() {
 }
 
 // allParts lists the parts, quick ones first.
-const allParts = "nodes,services,counters,forgotten,lost,barriers,caches,creates,outage,peers,locks,members,processes,storm,clients,markers,floor,handover,busy,grants,scale,profiles"
+const allParts = "nodes,services,consumers,counters,forgotten,lost,barriers,caches,creates,outage,peers,locks,members,processes,storm,clients,markers,floor,handover,busy,grants,scale,profiles"
 
 type options struct {
 	rounds    int
@@ -98,6 +98,8 @@ func (o *options) part(name string) func(context.Context, *page) error {
 		return o.outage
 	case "nodes", "services":
 		return o.nodes(name)
+	case "consumers":
+		return o.consumersPart
 	case "lost":
 		return o.lost
 	case "markers":

@@ -30,7 +30,7 @@ var profiled = []struct {
 var layers = []layer{
 	{"the system, for the socket", []string{"internal/poll.", "net.(*conn)."}},
 	{"the wire client", []string{"github.com/go-zookeeper/zk."}},
-	{"framework", []string{module + "framework.", module + "internal/managed/", module + "retry.", "github.com/cenkalti/backoff/"}},
+	{"framework", []string{module + "framework.", module + "internal/managed", module + "retry.", "github.com/cenkalti/backoff/"}},
 	{"the line", []string{module + "recipes/internal/", module + "internal/layout."}},
 	{"the recipe", []string{module + "recipes/", module + "recipes."}},
 	{"the benchmark", []string{module, "testing."}},

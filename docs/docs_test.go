@@ -19,6 +19,10 @@ func TestReadmeNamesTestsThatExist(t *testing.T) { namesTestsThatExist(t, "../RE
 
 func TestPerformanceNamesTestsThatExist(t *testing.T) { namesTestsThatExist(t, "performance.md") }
 
+func TestConceptsNamesTestsThatExist(t *testing.T) { namesTestsThatExist(t, "concepts.md") }
+
+func TestDeployNamesTestsThatExist(t *testing.T) { namesTestsThatExist(t, "deploy.md") }
+
 func TestTrustNamesTestsThatExist(t *testing.T) { namesTestsThatExist(t, "trust.md") }
 
 func namesTestsThatExist(t *testing.T, document string) {

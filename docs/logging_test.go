@@ -36,7 +36,7 @@ type logLine struct {
 
 type logField struct{ name, kind string } // kind is zap's function that makes it
 
-// row is the line as the table of observability.md has it.
+// row is the line as the table of errors.md has it.
 func (l logLine) row() string {
 	names := make([]string, len(l.fields))
 	for i, f := range l.fields {
@@ -53,7 +53,7 @@ func TestLoggingNamesEachLine(t *testing.T) {
 		inSources[line.row()] = line.at
 	}
 	inTable := map[string]bool{}
-	for _, cells := range tableAfter(t, "### Lines") {
+	for _, cells := range tableAfter(t, errorsPage, "## Log lines") {
 		if len(cells) != 4 || cells[3] == "" {
 			t.Fatalf("a row with %d cells: %q", len(cells), cells)
 		}
@@ -61,12 +61,12 @@ func TestLoggingNamesEachLine(t *testing.T) {
 	}
 	for row, at := range inSources {
 		if !inTable[row] {
-			t.Errorf("%s: observability.md has no row | %s |", at, row)
+			t.Errorf("%s: errors.md has no row | %s |", at, row)
 		}
 	}
 	for row := range inTable {
 		if _, ok := inSources[row]; !ok {
-			t.Errorf("observability.md has a row | %s |, which nothing logs", row)
+			t.Errorf("errors.md has a row | %s |, which nothing logs", row)
 		}
 	}
 }
@@ -83,7 +83,7 @@ func TestLoggingNamesEachField(t *testing.T) {
 		}
 	}
 	inTable := map[string]bool{}
-	for _, cells := range tableAfter(t, "### Fields") {
+	for _, cells := range tableAfter(t, "observability.md", "### Fields") {
 		name := strings.Trim(cells[0], "`")
 		inTable[name] = true
 		if kinds[name] == "" || cells[1] != typeOf(kinds[name]) {
@@ -205,11 +205,11 @@ func offline(t *testing.T, opt framework.Option) *framework.Client {
 	return c
 }
 
-// tableAfter returns the cells of the first table after a heading of
-// observability.md, without the table's head.
-func tableAfter(t *testing.T, heading string) (rows [][]string) {
+// tableAfter returns the cells of the first table after a heading of a page,
+// without the table's head.
+func tableAfter(t *testing.T, page, heading string) (rows [][]string) {
 	t.Helper()
-	text, err := os.ReadFile("observability.md")
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func tableAfter(t *testing.T, heading string) (rows [][]string) {
 		}
 	}
 	if len(rows) < 3 {
-		t.Fatalf("observability.md has no table below %q", heading)
+		t.Fatalf("%s has no table below %q", page, heading)
 	}
 	return rows[2:]
 }

@@ -2,6 +2,8 @@ package framework
 
 import "github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 
+// This file has the errors of a client, and what can be asked of an error.
+
 var (
 	// ErrClosed is returned once the client is closed, also by calls that wait.
 	ErrClosed = zkerr.Closed

@@ -2,74 +2,51 @@ package framework
 
 import (
 	"context"
+	"slices"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed"
+	"github.com/zkrecipes/zkrecipes/internal/managed/ops"
 )
 
 // WithObserver adds an observer, for metrics and traces. It may be passed
 // several times: every observer gets every event. Default: none, which costs
-// nothing.
-func WithObserver(o Observer) Option { return func(c *config) { c.observers = append(c.observers, o) } }
+// nothing. Packages recipes, presence, cache, counter and barrier have a
+// WithObserver for their events.
+func WithObserver(o Observer) Option {
+	return func(c *config) { managed.Observe(c, o.in()) }
+}
 
-// An Observer has functions that the client calls when something happens: an
-// Acquire, the end of a lease, a request, a change of the state of the client,
-// a presence or a cache. Each may be nil. If one panics, the panic is logged,
-// and the function is called again at the next event. All paths are absolute:
-// they include chroot and namespace.
+// Together returns an option that does what all opts do. The observers among
+// them, of whatever packages, share one goroutine: see Observer.
+func Together(opts ...Option) Option {
+	opts = slices.Clone(opts)
+	return func(c *config) { managed.Together(c, opts...) }
+}
+
+// An Observer has functions that the client calls when something happens: a
+// request, or a change of its state. Each may be nil. If one panics, the panic
+// is logged, and the function is called again at the next event. All paths are
+// absolute: they include chroot and namespace.
 //
 // # Where they are called
 //
-// AcquireStart, AcquireEnd, Released, LostReleased and Overran are called in
-// place: on the goroutine that acquires, releases or runs the work, which waits
-// for them. No lock of the library is held then, and no deadline depends on
-// them. But a lease that was granted stays held while AcquireEnd blocks. If
-// several leases are released together, the functions may be called on several
-// goroutines at once.
-//
-// For all others the client has one goroutine for each observer. It calls them
-// one at a time, in the order of the events. While one of them blocks, later
-// events of this observer wait in memory, and nothing else waits. When too
-// many events wait, further ones are dropped, and Dropped reports how many. The
-// limit is 4096 for requests, Batched, Retried and CacheRead, and 65536 for the
-// rest. Of a request either both RequestStart and RequestEnd are dropped, or
-// neither is.
+// The client has at most one goroutine for each option that observes. It calls
+// the functions of the option's observers one at a time, in the order of the
+// events. Observers of several packages share one if they are given in one
+// option: see Together. While a function blocks, later events of its goroutine
+// wait in memory, and nothing else waits. When too many events wait, further
+// ones are dropped. Dropped reports how many, of all packages in the same
+// option; an option without a Dropped is told nothing. The limit is 4096 for
+// requests, Batched, Retried, reads of caches and counters, and 65536 for the
+// rest. RequestStart and RequestEnd of one request are dropped together.
 //
 // # Contexts
 //
 // A context that is passed to a function has the values of the caller's
-// context. AcquireStart and RequestStart return a context, which AcquireEnd and
-// RequestEnd get. The requests of an Acquire also get the context of
-// AcquireStart: so a span that AcquireStart begins is the parent of their
-// spans. Only the values of a returned context are used. The caller's deadline
-// and cancellation do not change. The context of the lease has the values of
-// the caller's context, not those that AcquireStart has added.
+// context. RequestStart returns a context, which RequestEnd gets. Only its
+// values are used.
 type Observer struct {
-	// AcquireStart is called when a call of Acquire or TryAcquire begins, and
-	// AcquireEnd when it ends. A recipe of several locks, such as locks.All, calls
-	// both for each of its locks. The number of starts minus the number of ends is
-	// the number of waiters. AcquireEnd is called before the lease is returned,
-	// and before any other event of the lease.
-	AcquireStart func(ctx context.Context, a Acquire) context.Context
-	AcquireEnd   func(ctx context.Context, a Acquire, r AcquireResult)
-	// Either Released or Lost is called for each granted lease, once, when it
-	// ends. So the number of held leases is the number of grants minus the number
-	// of these calls. The context has the values of the lease's context.
-	Released func(ctx context.Context, r Release)
-	Lost     func(ctx context.Context, l Loss)
-	// LostReleased is called when the holder releases a lost lease, with the same
-	// Loss as Lost. Lost may be called before or after it. Use LostReleased to add
-	// an event to the span of Do's caller: when Lost is called, that span may have
-	// ended. It is not called for a lost lease that is never released.
-	LostReleased func(ctx context.Context, l Loss)
-	// Overran is called when work under Do returns after its lease's deadline.
-	// Another client may hold the lock by that time. With LostSession,
-	// LostDeleted and LostClosed the loss itself is the deadline, and no work can
-	// return before it: then Overran is called only if the work goes on for at
-	// least a tenth of the session timeout after the loss.
-	Overran func(ctx context.Context, o Overrun)
-	// Revoked is called when another client asks the holder to release. It needs
-	// a holder that has called recipes.Lease.Revoked.
-	Revoked func(ctx context.Context, r Revocation)
-
 	// RequestStart is called for each request to the ensemble, and RequestEnd for
 	// its answer. They run on the observer's goroutine, so both may be called
 	// after the answer: use Request.Began and RequestResult.Took for times. They
@@ -82,14 +59,6 @@ type Observer struct {
 	// were sent together. For RequestStart and RequestEnd that is one "multi".
 	Batched func(b Batch)
 
-	// PresenceChanged is called when a presence.Node is started, and at every
-	// change of its state.
-	PresenceChanged func(PresenceChange)
-	// CacheChanged is called when a cache.Cache is started, and at every change of
-	// its state. CacheRead is called when it has read znodes, for any reason.
-	CacheChanged func(CacheChange)
-	CacheRead    func(CacheRead)
-
 	// EphemeralsChanged is called when the used percentage of the limit of
 	// ephemeral paths changes: see WithMaxEphemerals.
 	EphemeralsChanged func(EphemeralsChange)
@@ -101,114 +70,52 @@ type Observer struct {
 	StateChanged func(StateChange)
 	// Abandoned is called when the client itself gives up a connection.
 	Abandoned func(a Abandonment)
+	// Moved is called when the client moves to another server of its list, and
+	// when a try to move has failed: see Client.SetServers.
+	Moved func(m Move)
+	// GuardianLost is called once for each guardian of WithGuardian that has
+	// ended or hangs, while the client is not closed.
+	GuardianLost func(err error)
 	// Dropped is called after events were dropped.
 	Dropped func(d Drop)
 }
 
-// Acquire is a call of Acquire or TryAcquire.
-type Acquire struct {
-	// Recipe is "mutex", "read", "write", "semaphore" or "election", or the kind
-	// that recipes.NewLine was given.
-	Recipe string
-	// Mode is "exclusive" or "shared".
-	Mode string
-	// Path is the path of the lock at the ensemble.
-	Path string
-	// Label names a group of locks to count together. It is the label that
-	// recipes.WithLabel has set, otherwise the root for the locks of a
-	// locks.Keyed, otherwise the path.
-	Label string
-	// Try is true for TryAcquire.
-	Try bool
-	// Permits is how many are acquired: 1, except of a semaphore.
-	Permits int
-}
-
-// AcquireResult is how a call of Acquire or TryAcquire has ended.
-type AcquireResult struct {
-	Grant  Grant         // zero after an error
-	Waited time.Duration // how long the call took
-	Err    error         // nil: granted
-}
-
-// Grant is what a call of Acquire was granted.
-type Grant struct {
-	How     How
-	At      time.Time // when it was granted
-	Token   string    // the fencing token, as text
-	Session int64     // the id of the session that it belongs to
-	Znode   string    // the path of the lease's znode at the ensemble; of several permits, the first one's
-}
-
-// How says how a call of Acquire was granted.
-type How string
-
-// How a call of Acquire was granted.
-const (
-	// GrantedByEnsemble: a znode came to the front of the line.
-	GrantedByEnsemble How = "ensemble"
-	// GrantedByHandoff: another caller of the same process has released the lock,
-	// and this caller, who was waiting, has taken over the znode.
-	GrantedByHandoff How = "handoff"
-	// GrantedByLinger: the process had kept an unused znode for the next caller.
-	GrantedByLinger How = "linger"
-	// GrantedByShare: another caller of the same process holds the same shared
-	// lock.
-	GrantedByShare How = "share"
-	// GrantedByReentry: the caller's context carries a lease of the same lock.
-	GrantedByReentry How = "reentry"
-)
-
-// Release is the end of a lease that was held until its release.
-type Release struct {
-	Acquire Acquire
-	Grant   Grant
-	Held    time.Duration
-}
-
-// Loss is the end of a lease before its release.
-type Loss struct {
-	Acquire Acquire
-	Grant   Grant
-	At      time.Time
-	Held    time.Duration
-	Reason  LossReason
-	Err     error // what Lease.Err returns
-}
-
-// LossReason says why a lease was lost.
-type LossReason string
-
-// Why a lease was lost.
-const (
-	// LostUnproven: the session was not proven alive in time, by the client's
-	// clock.
-	LostUnproven LossReason = "unproven"
-	// LostSession: the ensemble has ended the session.
-	LostSession LossReason = "session"
-	// LostConnection: the connection was lost, under ErrorPolicyConnection.
-	LostConnection LossReason = "connection"
-	// LostDeleted: somebody else has deleted the lease's znode.
-	LostDeleted LossReason = "deleted"
-	// LostMaxHold: it was held for as long as recipes.WithMaxHold allows.
-	LostMaxHold LossReason = "max_hold"
-	// LostClosed: the client was closed.
-	LostClosed LossReason = "closed"
-	// LostOtherwise: any other reason, as Err says.
-	LostOtherwise LossReason = "other"
-)
-
-// Overrun reports work under Do that returned after its lease's deadline.
-type Overrun struct {
-	Acquire Acquire
-	Grant   Grant
-	By      time.Duration // how long after the deadline
-}
-
-// Revocation is a request to the holder of a lease to release it.
-type Revocation struct {
-	Acquire Acquire
-	Grant   Grant
+// in returns what the client calls, in its own words.
+func (o *Observer) in() managed.Observer {
+	in := managed.Observer{Opened: o.Opened}
+	if fn := o.RequestStart; fn != nil {
+		in.RequestStart = func(ctx context.Context, r ops.Request) context.Context { return fn(ctx, Request(r)) }
+	}
+	if fn := o.RequestEnd; fn != nil {
+		in.RequestEnd = func(ctx context.Context, r ops.Request, result managed.RequestResult) {
+			fn(ctx, Request(r), RequestResult(result))
+		}
+	}
+	if fn := o.Retried; fn != nil {
+		in.Retried = func(ctx context.Context, r ops.Retry) { fn(ctx, Retry(r)) }
+	}
+	if fn := o.Batched; fn != nil {
+		in.Batched = func(operations int) { fn(Batch{Operations: operations}) }
+	}
+	if fn := o.EphemeralsChanged; fn != nil {
+		in.EphemeralsChanged = func(change ops.EphemeralsChange) { fn(EphemeralsChange(change)) }
+	}
+	if fn := o.StateChanged; fn != nil {
+		in.StateChanged = func(change managed.StateChange) { fn(changeOf(change)) }
+	}
+	if fn := o.Abandoned; fn != nil {
+		in.Abandoned = func(a managed.Abandonment) {
+			fn(Abandonment{Session: a.Session, Reason: AbandonReason(a.Reason), Err: a.Err})
+		}
+	}
+	if fn := o.Moved; fn != nil {
+		in.Moved = func(m managed.Move) { fn(Move(m)) }
+	}
+	in.GuardianLost = o.GuardianLost
+	if fn := o.Dropped; fn != nil {
+		in.Dropped = func(events int) { fn(Drop{Events: events}) }
+	}
+	return in
 }
 
 // Request is a request to the ensemble.
@@ -262,20 +169,24 @@ const (
 	AbandonedStuck AbandonReason = "stuck"
 )
 
-// text is the reason in words.
-func (r AbandonReason) text() string {
-	switch r {
-	case AbandonedSilent:
-		return "no answer to the connect request"
-	case AbandonedUnproven:
-		return "no proof of the leader in time"
-	case AbandonedStuck:
-		return "the wire client does not end"
-	}
-	return string(r)
+// Move is a move of the client to another server, or a try that has failed.
+type Move struct {
+	Session int64
+	From    string // the server that is left, as Client.Server returns it
+	To      string // the server that is called next, "" after an error
+	Err     error  // why no server can be moved to
 }
 
 // Drop reports how many events were dropped since the last Drop.
 type Drop struct {
 	Events int
+}
+
+// EphemeralsChange says how much of its limit a session uses for the paths of
+// its ephemeral znodes.
+type EphemeralsChange struct {
+	Client  uint64 // tells the clients of a process apart
+	Bytes   int    // in use, or reserved
+	Limit   int    // what WithMaxEphemerals has set, or its default
+	Percent int    // of the limit, rounded down
 }

@@ -2,10 +2,9 @@ package framework
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
-	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"slices"
 	"time"
@@ -13,13 +12,14 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
-	"github.com/zkrecipes/zkrecipes/internal/least"
-	"github.com/zkrecipes/zkrecipes/internal/managed/request"
-	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
-	"github.com/zkrecipes/zkrecipes/internal/oneline"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
+	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
+
+// This file has the options of New.
 
 // Dialer opens a connection to a server. address is "host:port" as it was given
 // to New, or an IP address if the names are resolved: see WithDialer. It must
@@ -56,147 +56,11 @@ const (
 // bad value.
 type Option func(*config)
 
-type config struct {
-	sessionTimeout time.Duration
-	stopMargin     time.Duration
-	stopMarginSet  bool
-	serverTick     time.Duration
-	proof          Proof
-	errorPolicy    ErrorPolicy
-	retry          retry.Policy
-	log            *zap.Logger
-	acl            []zk.ACL
-	auths          []auth
-	maxRequest     int
-	maxEphemerals  int // 0: see ephemerals.limit
-	ephemeralsSet  bool
-	createChroot   bool
-	dial           Dialer
-	resolver       *net.Resolver
-	resolverSet    bool
-	tls            func() (*tls.Config, error)
-	tlsSet         bool
-	observers      []Observer
-	noBatching     bool
-	noContainers   bool
-	sweep          time.Duration
-	sweepSet       bool
-	sasl           SASL
-	saslSets       int
-}
-
-type auth struct {
-	scheme string
-	data   []byte
-}
+// config is what options set. Only packages of this module can name it.
+type config = managed.Config
 
 // DefaultSessionTimeout is the session timeout without WithSessionTimeout.
 const DefaultSessionTimeout = 10 * time.Second
-
-// newConfig applies defaults and options, and validates the result.
-func newConfig(opts []Option) (config, error) {
-	cfg := config{
-		sessionTimeout: DefaultSessionTimeout,
-		retry:          retry.Exponential(50*time.Millisecond, 2*time.Second, 20),
-		log:            zap.NewNop(),
-		acl:            zk.WorldACL(zk.PermAll),
-		maxRequest:     defaultMaxRequest,
-	}
-	for i, opt := range opts {
-		if opt == nil {
-			return cfg, fmt.Errorf("option %d: nil", i)
-		}
-		opt(&cfg)
-	}
-	return cfg, cfg.validate()
-}
-
-func (cfg *config) validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	errs = append(errs, least.Duration("session timeout", cfg.sessionTimeout, time.Millisecond),
-		least.OrZero("stop margin", cfg.stopMargin, time.Millisecond), least.OrZero("server tick", cfg.serverTick, time.Millisecond))
-	if t := cfg.sessionTimeout; t.Milliseconds() > math.MaxInt32 {
-		bad("session timeout %v: must be at most %v", t, math.MaxInt32*time.Millisecond)
-	}
-	if m := cfg.stopMargin; m > cfg.sessionTimeout/3 {
-		bad("stop margin %v: must be at most a third of the session timeout %v", m, cfg.sessionTimeout)
-	}
-	if tick := cfg.serverTick; tick > cfg.sessionTimeout/2 {
-		bad("server tick %v: must be at most half of the session timeout %v", tick, cfg.sessionTimeout)
-	}
-	if err := retry.Check(cfg.retry); err != nil {
-		bad("retry policy: %w", err)
-	}
-	if cfg.log == nil {
-		bad("logger: nil")
-	}
-	if cfg.resolverSet && cfg.resolver == nil {
-		bad("resolver: nil")
-	}
-	if cfg.tlsSet && cfg.tls == nil {
-		bad("TLS: no configuration") // and not silently without TLS
-	}
-	if err := cfg.checkSASL(); err != nil {
-		bad("%w", err)
-	}
-	if len(cfg.acl) == 0 {
-		bad("ACL: empty: nobody could use the znodes")
-	}
-	if cfg.proof != ProofSync && cfg.proof != ProofWrite {
-		bad("proof %d: unknown", cfg.proof)
-	}
-	if cfg.errorPolicy != ErrorPolicySession && cfg.errorPolicy != ErrorPolicyConnection {
-		bad("error policy %d: unknown", cfg.errorPolicy)
-	}
-	if cfg.sweepSet {
-		errs = append(errs, least.Duration("sweep after", cfg.sweep, time.Second))
-	}
-	if n := cfg.maxRequest; n < leastMaxRequest || n > mostMaxRequest {
-		bad("largest request %d bytes: must be from %d to %d", n, leastMaxRequest, mostMaxRequest)
-	}
-	if n := cfg.maxEphemerals; cfg.ephemeralsSet && (n < leastMaxRequest || n > math.MaxInt32) {
-		bad("ephemeral paths of %d bytes: must be from %d to %d", n, leastMaxRequest, math.MaxInt32)
-	}
-	for _, a := range cfg.auths {
-		if a.scheme == "" {
-			bad("auth: no scheme")
-		}
-		if err := cfg.fits(request.Int32Size + request.TextSize(a.scheme) + request.BlobSize(a.data)); err != nil {
-			bad("auth %s: %w", a.scheme, err)
-		}
-	}
-	if err := cfg.fits(request.ACLSize(cfg.acl)); err != nil {
-		bad("ACL: %w", err)
-	}
-	return oneline.Join(errs...)
-}
-
-// Bounds of a session timeout that a server grants in place of the requested
-// one. A shorter one would cause a storm of requests, and a session of days
-// would keep the client waiting for days after the servers have forgotten it.
-const (
-	shortestGranted = 100 * time.Millisecond
-	longestGranted  = time.Hour
-)
-
-// accepts returns an error if a server must not grant this session timeout.
-func (cfg *config) accepts(granted time.Duration) error {
-	requested := cfg.sessionTimeout.Truncate(time.Millisecond) // as it is sent
-	if granted < min(requested, shortestGranted) || granted > max(requested, longestGranted) {
-		return fmt.Errorf("%w: a session timeout of %v was granted, %v was requested", zkerr.Malformed, granted, cfg.sessionTimeout)
-	}
-	return nil
-}
-
-// margin returns the stop margin for the negotiated timeout, which may be
-// shorter than the requested one.
-func (cfg *config) margin(timeout time.Duration) time.Duration {
-	if cfg.stopMarginSet {
-		return min(cfg.stopMargin, timeout/3)
-	}
-	return timeout / 10
-}
 
 // WithSessionTimeout sets the session timeout to request. The server limits it,
 // by default to between 2 and 20 of its ticks; Session.Timeout returns the
@@ -204,27 +68,29 @@ func (cfg *config) margin(timeout time.Duration) time.Duration {
 // and later connects ask for it. A server that shortens it to less than 100ms,
 // or extends it to more than an hour, is not used. At least 1ms. Default 10s.
 func WithSessionTimeout(d time.Duration) Option {
-	return func(c *config) { c.sessionTimeout = d }
+	return func(c *config) { c.SessionTimeout = d }
 }
 
 // WithRetry sets the policy by which an operation, or a step of a recipe, is
 // retried after a loss of the connection, or while no server answers. Each
 // operation has one budget, however many requests it makes. A policy that
 // panics counts as used up. Default retry.Exponential(50ms, 2s, 20).
-func WithRetry(p retry.Policy) Option { return func(c *config) { c.retry = p } }
+func WithRetry(p retry.Policy) Option {
+	return func(c *config) { c.Retry, c.RetryIsUsers = p, true }
+}
 
 // WithLogger sets the logger. It may block: the client passes lines to it on
 // another goroutine. Of this and WithSlog, the last one counts. Default: none.
-func WithLogger(log *zap.Logger) Option { return func(c *config) { c.log = log } }
+func WithLogger(log *zap.Logger) Option { return func(c *config) { c.Log = log } }
 
 // WithSlog sets a logger of log/slog. Its handler may block: the client passes
 // lines to it on another goroutine. Lines have no source file and line. If
 // WithLogger is also passed, the last option is used. Default: none.
 func WithSlog(log *slog.Logger) Option {
 	return func(c *config) {
-		c.log = nil // New refuses a logger that is nil
+		c.Log = nil // New refuses a logger that is nil
 		if log != nil {
-			c.log = supplied.Slog(log)
+			c.Log = supplied.Slog(log)
 		}
 	}
 }
@@ -233,7 +99,7 @@ func WithSlog(log *slog.Logger) Option {
 // included. acl is copied. Default: all permissions for everybody.
 func WithACL(acl ...zk.ACL) Option {
 	acl = slices.Clone(acl)
-	return func(c *config) { c.acl = acl }
+	return func(c *config) { c.ACL = acl }
 }
 
 // WithAuth adds credentials, such as ("digest", []byte("user:password")). Each
@@ -241,7 +107,7 @@ func WithACL(acl ...zk.ACL) Option {
 // option may be repeated.
 func WithAuth(scheme string, data []byte) Option {
 	data = bytes.Clone(data)
-	return func(c *config) { c.auths = append(c.auths, auth{scheme, data}) }
+	return func(c *config) { c.Auths = append(c.Auths, wire.AuthRequest{Scheme: scheme, Auth: data}) }
 }
 
 // WithMaxRequest sets the size of the largest request, in bytes. It must be
@@ -249,7 +115,7 @@ func WithAuth(scheme string, data []byte) Option {
 // request fails with ErrTooLarge and is not sent, because a server would close
 // the connection. The client keeps a buffer of that size, of 128 KiB at least.
 // At least 16384, at most 33554432. Default 1048575, the servers' default.
-func WithMaxRequest(bytes int) Option { return func(c *config) { c.maxRequest = bytes } }
+func WithMaxRequest(bytes int) Option { return func(c *config) { c.MaxRequest = bytes } }
 
 // WithMaxEphemerals limits the total length of the paths of a session's
 // ephemeral znodes: absolute paths, plus 4 bytes each. A create above the limit
@@ -271,7 +137,7 @@ func WithMaxRequest(bytes int) Option { return func(c *config) { c.maxRequest = 
 // for a presence when it is first created. At least 16384, at most 2147483647.
 // Default one and a half times WithMaxRequest.
 func WithMaxEphemerals(bytes int) Option {
-	return func(c *config) { c.maxEphemerals, c.ephemeralsSet = bytes, true }
+	return func(c *config) { c.MaxEphemerals, c.EphemeralsSet = bytes, true }
 }
 
 // WithCreateChroot lets the client create its chroot, the path behind the
@@ -282,13 +148,13 @@ func WithMaxEphemerals(bytes int) Option {
 // costs two requests for each create that fails with zk.ErrNoNode, and none
 // otherwise. Default: a create that finds the chroot missing fails with
 // zk.ErrNoNode, and its error names the chroot.
-func WithCreateChroot() Option { return func(c *config) { c.createChroot = true } }
+func WithCreateChroot() Option { return func(c *config) { c.CreateChroot = true } }
 
 // WithDialer sets the function that opens connections. It is called with the
 // names of the server list, unless WithResolver is also set. Without
 // WithResolver the dialer looks up the names, and a failing name service can
 // cost leases. Default: TCP.
-func WithDialer(dial Dialer) Option { return func(c *config) { c.dial = dial } }
+func WithDialer(dial Dialer) Option { return func(c *config) { c.Dial = dial } }
 
 // WithResolver sets the resolver for the names of the server list. The dialer
 // is then called with addresses. Each attempt to connect looks up its name, and
@@ -310,7 +176,25 @@ func WithDialer(dial Dialer) Option { return func(c *config) { c.dial = dial } }
 //
 // Default: net.DefaultResolver, or none if WithDialer is set.
 func WithResolver(r *net.Resolver) Option {
-	return func(c *config) { c.resolver, c.resolverSet = r, true }
+	return func(c *config) { c.Resolver, c.ResolverSet = r, true }
+}
+
+// WithServersFunc sets a function that returns the list of servers, in the form
+// that New takes, such as the content of a file. Without a chroot the one of
+// New is meant; another one is an error. New still needs a list, which is used
+// until the function has returned one.
+//
+// The client calls the function on a goroutine of its own: at the start, about
+// once a minute, and when each server of the list was called without success.
+// In an outage there are pauses between the calls, which grow up to a minute.
+// A call gets one session timeout; what it returns later is dropped. While the
+// client is connected an answer replaces the list when it has come twice in a
+// row; without a connection it does immediately. If the function fails, panics,
+// or returns an empty or a wrong list, the last list stays, and a warning is
+// logged. Then all is as with Client.SetServers, which ends the calls of the
+// function. Default: the list changes only by SetServers.
+func WithServersFunc(list func(ctx context.Context) (string, error)) Option {
+	return func(c *config) { c.Servers, c.ServersSet = list, true }
 }
 
 // WithTLS uses TLS on each connection. If cfg has no ServerName, the name in
@@ -332,7 +216,7 @@ func WithTLS(cfg *tls.Config) Option {
 // returns nil, the server is not called, and the next attempt asks again.
 // Connections that stand keep the configuration that they were made with.
 func WithTLSFunc(current func() (*tls.Config, error)) Option {
-	return func(c *config) { c.tls, c.tlsSet = current, true }
+	return func(c *config) { c.TLS, c.TLSSet = current, true }
 }
 
 // WithStopMargin sets how long before its deadline a lease is declared lost, so
@@ -342,7 +226,7 @@ func WithTLSFunc(current func() (*tls.Config, error)) Option {
 // to the leader, at which leases last. 0, or at least 1ms. Default a tenth of
 // the session timeout.
 func WithStopMargin(d time.Duration) Option {
-	return func(c *config) { c.stopMargin, c.stopMarginSet = d, true }
+	return func(c *config) { c.StopMargin, c.StopMarginSet = d, true }
 }
 
 // WithServerTick sets the servers' tickTime: the longest one of members that
@@ -373,17 +257,17 @@ func WithStopMargin(d time.Duration) Option {
 // proof then fails immediately, with an error that names the granted timeout,
 // the stop margin and the tick. The client never uses a shorter tick instead.
 // Default 0: not known, and not needed.
-func WithServerTick(d time.Duration) Option { return func(c *config) { c.serverTick = d } }
+func WithServerTick(d time.Duration) Option { return func(c *config) { c.ServerTick = d } }
 
 // WithProof sets what the heartbeat proves. Default ProofSync.
-func WithProof(p Proof) Option { return func(c *config) { c.proof = p } }
+func WithProof(p Proof) Option { return func(c *config) { c.Proof = managed.Proof(p) } }
 
 // WithBatching sets whether the creates and deletes with which contenders join
 // and leave lines share requests. If true, those that are asked for while
 // several requests of the same session are under way are sent together, as one
 // multi. While few are under way, each is sent at once. If false, each is a
 // request of its own, and is always sent at once. Default true.
-func WithBatching(on bool) Option { return func(c *config) { c.noBatching = !on } }
+func WithBatching(on bool) Option { return func(c *config) { c.NoBatching = !on } }
 
 // WithContainers sets whether the client creates containers, which the ensemble
 // removes some time after their last child. If false, it creates persistent
@@ -393,7 +277,7 @@ func WithBatching(on bool) Option { return func(c *config) { c.noBatching = !on 
 // connections in a row ended on the create of one. It asks again over a
 // separate connection, after pauses of up to an hour and at each new server.
 // Default true.
-func WithContainers(on bool) Option { return func(c *config) { c.noContainers = !on } }
+func WithContainers(on bool) Option { return func(c *config) { c.NoContainers = !on } }
 
 // WithSweep makes the client delete the directories that it has made for
 // recipes, and those of lines that it has used, once they were empty for idle.
@@ -413,9 +297,64 @@ func WithContainers(on bool) Option { return func(c *config) { c.noContainers = 
 // and one for the delete. At least 1s; minutes are usual. Default: nothing is
 // deleted.
 func WithSweep(idle time.Duration) Option {
-	return func(c *config) { c.sweep, c.sweepSet = idle, true }
+	return func(c *config) { c.Sweep, c.SweepSet = idle, true }
 }
 
 // WithErrorPolicy sets what a disconnect means for leases. Default
 // ErrorPolicySession.
-func WithErrorPolicy(p ErrorPolicy) Option { return func(c *config) { c.errorPolicy = p } }
+func WithErrorPolicy(p ErrorPolicy) Option {
+	return func(c *config) { c.ErrorPolicy = managed.ErrorPolicy(p) }
+}
+
+// WithGuardian tells g of each session of the client before anything is sent in
+// it, and of its end. g closes the sessions if this process dies, so that
+// others get what it has held in milliseconds instead of a session timeout: see
+// package guardian, whose Guardian is one. The option may be repeated: each g
+// is told. It costs a write to a socket at each connect, and no request.
+// Default: none.
+func WithGuardian(g Guardian) Option {
+	return func(c *config) { c.Guardians = append(c.Guardians, guardianOf(g)) }
+}
+
+// Guardian is told of the sessions of a client. The client calls its methods on
+// separate goroutines, one at a time. A connection waits for Guard. A method
+// that panics, or takes longer than 100ms and a 20th of the session timeout, is
+// the last one that is called: the guardian is lost. The client logs that, and
+// calls Observer.GuardianLost.
+type Guardian interface {
+	// Guard is called with each answer to a connect of a session.
+	Guard(s DeadSession)
+	// Over is called when the client sends nothing in a session any more, of which
+	// s has the ID and the Servers. closed says that the ensemble is known not to
+	// have it. Otherwise it ends by its timeout.
+	Over(s DeadSession, closed bool)
+	// Lost returns a channel that is closed when the guardian has ended, and Err
+	// why it has.
+	Lost() <-chan struct{}
+	Err() error
+	// Close is called when the guardian is lost. It must not close any session
+	// then: it may not know all of this process.
+	Close() error
+}
+
+// DeadSession is a session as it can be closed by another process, once the one
+// that it belongs to is dead.
+type DeadSession struct {
+	ID       int64
+	Password []byte
+	Timeout  time.Duration // that was granted
+	Servers  string        // all of its ensemble, "h1:2181,h2:2181", sorted and without a chroot
+	Server   string        // the one of them that it was connected to last
+}
+
+// guardianOf returns g as the client calls it; of none it has no functions.
+func guardianOf(g Guardian) servers.Guardian {
+	if g == nil {
+		return servers.Guardian{}
+	}
+	return servers.Guardian{
+		Guard: func(s servers.Guarded) { g.Guard(DeadSession(s)) },
+		Over:  func(s servers.Guarded, closed bool) { g.Over(DeadSession(s), closed) },
+		Ended: g.Lost, Err: g.Err, Close: g.Close,
+	}
+}

@@ -1,189 +1,81 @@
 package framework
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"maps"
-	"net"
-	"slices"
-	"sync"
 	"time"
-
-	"github.com/zkrecipes/zkrecipes/internal/random"
-	"github.com/zkrecipes/zkrecipes/internal/supplied"
 )
 
-// serverList decides which server is called next. A name may stand for several
-// servers, such as one DNS name for a whole ensemble. Each attempt calls
-// another of its addresses: a server that accepts and drops connections does
-// not hide the others. names.go has where the addresses come from.
-type serverList struct {
-	names    []string      // "host:port"
-	resolver *net.Resolver // nil: the dialer gets the names
-	lookups  sync.WaitGroup
-
-	mu           sync.Mutex // guards what follows
-	closed       bool
-	at           int // index of the name that is called next
-	attemptsLeft int // for this name; 0: not chosen yet
-	attempts     int // so far
-	known        map[string]*knownName
-	changed      chan struct{} // closed when a lookup has ended; nil: nobody waits
+// SetServers replaces the list of servers, in the form that New takes. The
+// chroot must be the same. The session and its leases stay. A list of more than
+// 1000 servers is refused. After an error nothing has changed.
+//
+// SetServers first looks the names up, for as long as ctx allows, but for no
+// more than a third of the session timeout. A name that cannot be looked up
+// then is looked up again later. Every later attempt to connect uses the new
+// list. SetServers does not wait for a move.
+//
+// # Moves
+//
+// The client moves to another server, in the background, if the list does not
+// have its present one: if no name in the list has its address, and each has
+// some. If the list has grown, a client moves with the probability that leaves
+// the clients evenly spread.
+//
+// A move begins at a random moment within a session timeout, so that the
+// clients of a server that was removed do not move together. The next server
+// must first answer the word srvr: it serves, and knows of all that the session
+// has seen. Otherwise the client stays, logs why, and tries again, at the
+// latest after a minute or a session timeout. The client waits until its leases
+// have half of their time ahead, or as much as they ever have where round trips
+// are slow. With ErrorPolicyConnection it waits until it holds nothing.
+//
+// A move takes one round trip without a connection, in which the state is
+// Suspended. Requests that are under way are answered before it, unless that
+// takes more than a twelfth of the session timeout. It costs what a reconnect
+// costs: the watches are armed again, caches walk their trees. There is at most
+// one move in a session timeout. If the new server does not know the session,
+// and is not known to be of the same ensemble, that does not end the session:
+// the client continues with the others.
+func (c *Client) SetServers(ctx context.Context, list string) error {
+	return c.in().SetServers(ctx, list)
 }
 
-// server is a server to be called.
-type server struct {
-	name         string // as in the list
-	address      string // to be dialed: the name, or an address of it
-	oneOfSeveral bool   // the name has other addresses
-	remembered   bool   // the name server has not confirmed the address now: see ensemble.go
+// ServerSource says where a server of the list comes from.
+type ServerSource string
+
+// Where a server of the list comes from.
+const (
+	// ServerGiven: New or SetServers was given it.
+	ServerGiven ServerSource = "given"
+	// ServerFromFunction: the function of WithServersFunc has returned it.
+	ServerFromFunction ServerSource = "function"
+	// ServerRemoved: the list does not have it any more, and the client is still
+	// connected to it.
+	ServerRemoved ServerSource = "removed"
+)
+
+// ServerStatus is what the client knows of a server.
+type ServerStatus struct {
+	Name string // "host:port", as in the list
+	// Addresses are those that the name was last found to have, sorted. It is the
+	// name itself if it is an address, or if the dialer gets the names.
+	Addresses []string
+	From      ServerSource
+	// Connected is the address that the client is connected to, or "".
+	Connected string
+	// Failure is why the server was not connected to, or its name not looked up,
+	// the last time that this has failed: nil if it never has. It stays after the
+	// client has connected.
+	Failure   error
+	FailureAt time.Time
 }
 
-func (s server) String() string {
-	if s.address == s.name || s.address == "" {
-		return s.name
-	}
-	return s.name + " at " + s.address
-}
-
-// errNoAddress is why no server is called where no lookup has failed: what the
-// name server has said last belongs to another ensemble, or the client closes.
-var errNoAddress = errors.New("no address is known")
-
-// name returns the name that is called next.
-func (r *serverList) name() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.names[r.at]
-}
-
-// next returns the next server to call. It goes round over the names, and over
-// the addresses of each name, the least recently called first. It passes over
-// names without an address. It continues where the previous session of the
-// client stopped: a new session does not begin with the server that the
-// previous one was lost on. round is how many attempts make a round. It fails
-// with supplied.ErrStopped when stop is closed.
-func (r *serverList) next(stop <-chan struct{}, limit time.Duration) (s server, round int, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	i := -1
-	err = r.awaitLocked(stop, limit, func() (done bool) {
-		i, done = r.chooseLocked(limit)
-		return done
-	})
-	if errors.Is(err, supplied.ErrStopped) {
-		return server{}, 0, err
-	}
-	r.attempts++
-	for _, name := range r.names {
-		switch n := r.knownLocked(name); {
-		case len(n.addresses) > 0:
-			round += len(n.addresses)
-		case n.isAwaited(limit):
-			round++
-		}
-	}
-	round = max(1, round)
-	if i < 0 {
-		err = cmp.Or(r.knownLocked(r.names[r.at]).err, err, errNoAddress)
-		s.name = r.names[r.at]
-		r.at, r.attemptsLeft = (r.at+1)%len(r.names), 0
-		return s, round, err
-	}
-	if i != r.at {
-		r.at, r.attemptsLeft = i, 0
-	}
-	name := r.names[i]
-	n := r.knownLocked(name)
-	calls := make(map[string]int, len(n.addresses))
-	for _, a := range n.addresses {
-		calls[a] = n.calls[a]
-	}
-	n.calls = calls
-	maps.DeleteFunc(n.faults, func(address string, _ error) bool { return !slices.Contains(n.addresses, address) })
-	if r.attemptsLeft == 0 || r.attemptsLeft > len(calls) {
-		r.attemptsLeft = len(calls)
-	}
-	if r.attemptsLeft--; r.attemptsLeft == 0 {
-		r.at = (r.at + 1) % len(r.names)
-	}
-	s = n.server(name, leastRecent(n.addresses, calls), limit)
-	calls[s.address] = r.attempts
-	return s, round, nil
-}
-
-// chooseLocked returns the index of the next name that has an address, -1 if
-// none has. done reports whether there is nothing to wait for.
-func (r *serverList) chooseLocked(limit time.Duration) (i int, done bool) {
-	done = true
-	for k := range r.names {
-		i := (r.at + k) % len(r.names)
-		switch n := r.knownLocked(r.names[i]); {
-		case n.isAwaited(limit):
-			return -1, false
-		case len(n.addresses) > 0:
-			return i, true
-		case n.cancel != nil:
-			done = false
-		}
-	}
-	return -1, done
-}
-
-// leastRecent returns the address that was called least recently. Among equals
-// it prefers another address family than that of the latest call: a host
-// without a route to one of the two does not try all addresses of that one
-// first.
-func leastRecent(addresses []string, calls map[string]int) string {
-	latest := slices.MaxFunc(addresses, func(a, b string) int { return cmp.Compare(calls[a], calls[b]) })
-	best := ""
-	for _, a := range addresses {
-		switch {
-		case best == "" || calls[a] < calls[best]:
-			best = a
-		case calls[a] == calls[best] && calls[latest] > 0 && isOneFamily(best, latest) && !isOneFamily(a, latest):
-			best = a
-		}
-	}
-	return best
-}
-
-// isOneFamily reports whether both addresses are of IPv4, or both of IPv6.
-func isOneFamily(a, b string) bool { return (a[0] == '[') == (b[0] == '[') }
-
-// present returns the servers of the list, as far as they are known. It looks
-// nothing up.
-func (r *serverList) present() (all []SASLServer) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, name := range r.names {
-		for _, address := range r.knownLocked(name).addresses {
-			all = append(all, SASLServer{Name: name, Address: address})
-		}
+// Servers returns what the client knows of each server of its list, by name. It
+// makes no request.
+func (c *Client) Servers() []ServerStatus {
+	var all []ServerStatus
+	for _, s := range c.in().Servers() {
+		all = append(all, ServerStatus{s.Name, s.Addresses, ServerSource(s.From), s.Connected, s.Failure, s.FailureAt})
 	}
 	return all
-}
-
-// all returns the servers of all names that have an address, in random order.
-func (r *serverList) all(ctx context.Context, limit time.Duration) (found []server) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_ = r.awaitLocked(ctx.Done(), limit, func() bool {
-		found = nil
-		done := true
-		for _, name := range r.names {
-			n := r.knownLocked(name)
-			if n.isAwaited(limit) {
-				return false
-			}
-			for _, a := range n.addresses {
-				found = append(found, n.server(name, a, limit))
-			}
-			done = done && n.cancel == nil
-		}
-		return done || len(found) > 0
-	})
-	random.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
-	return found
 }

@@ -1,8 +1,9 @@
 package framework
 
 import (
-	"fmt"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 )
 
 // State says what may be assumed of the connection and the session.
@@ -29,21 +30,7 @@ const (
 	Closed
 )
 
-func (s State) String() string {
-	switch s {
-	case Connecting:
-		return "CONNECTING"
-	case Connected:
-		return "CONNECTED"
-	case Suspended:
-		return "SUSPENDED"
-	case Lost:
-		return "LOST"
-	case Closed:
-		return "CLOSED"
-	}
-	return fmt.Sprintf("State(%d)", int(s))
-}
+func (s State) String() string { return managed.State(s).String() }
 
 // StateChange is one transition. The first one that a listener gets has the
 // current state both in From and in To.
@@ -60,28 +47,8 @@ type StateChange struct {
 // znodes still exist.
 func (c StateChange) Reconnected() bool { return c.From == Suspended && c.To == Connected }
 
-// stateEvent is what moves a client from state to state.
-type stateEvent int
-
-const (
-	connected    stateEvent = iota // a session has a connection, and is authenticated
-	disconnected                   // its connection has ended
-	lost                           // the session is over
-	closed                         // Close was called
-)
-
-// next is the whole state machine. The loss of a session that was never usable
-// changes nothing, nor does a second loss.
-func next(s State, e stateEvent) State {
-	switch {
-	case s == Closed || e == closed:
-		return Closed
-	case e == connected:
-		return Connected
-	case e == disconnected && s == Connected:
-		return Suspended
-	case e == lost && (s == Connected || s == Suspended):
-		return Lost
-	}
-	return s
+// changeOf returns a transition of the managed client in the words of this
+// package.
+func changeOf(c managed.StateChange) StateChange {
+	return StateChange{From: State(c.From), To: State(c.To), Session: c.Session, Err: c.Err, At: c.At}
 }

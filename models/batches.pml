@@ -21,21 +21,21 @@ Proves
 
 Code
     in the model                      | in the code
-    asks for a create                 | framework/protected.go: (*Session).CreateProtected
-    enqueue                           | framework/groupcommit.go: (*groupCommit).enqueue
-    leave                             | framework/groupcommit.go: (*groupCommit).dispatchLocked, framework/groupcommit.go: (*groupCommit).takeLocked
-    transmit, apply                   | framework/groupcommit.go: (*groupCommit).send
-    answered                          | framework/groupcommit.go: (*groupCommit).landed, framework/groupcommit.go: (*groupCommit).answered
-    catch_up, when answered           | framework/readbehind.go: (*groupCommit).readBehind, framework/readbehind.go: (*groupCommit).read
+    asks for a create                 | internal/managed/writes/protected.go: (*Writes).CreateProtected
+    enqueue                           | internal/managed/writes/groupcommit.go: (*groupCommit).enqueue
+    leave                             | internal/managed/writes/groupcommit.go: (*groupCommit).dispatchLocked, internal/managed/writes/groupcommit.go: (*groupCommit).takeLocked
+    transmit, apply                   | internal/managed/writes/groupcommit.go: (*groupCommit).send
+    answered                          | internal/managed/writes/groupcommit.go: (*groupCommit).landed, internal/managed/writes/groupcommit.go: (*groupCommit).answered
+    catch_up, when answered           | internal/managed/writes/readbehind.go: (*groupCommit).readBehind, internal/managed/writes/readbehind.go: (*groupCommit).read
     refuse                            | internal/managed/request/multi.go: Refused
-    is sent again, deletes again      | framework/groupcommit.go: (*groupCommit).sendAlone
-    goes before the create is sent    | framework/groupcommit.go: (*groupCommit).takeLocked
-    goes while it is under way        | framework/protected.go: (*protectedCreate).discardLate
-    finds, does not find its znode    | framework/protected.go: (*protectedCreate).findAgain
-    drop                              | framework/leave.go: scope.leave, framework/leave.go: (*Session).startDelete
-    CONDEMNED                         | framework/strays.go: (*session).expectStrays
-    deletes its strays                | framework/strays.go: (*session).discardStrays
-    its member catches up             | framework/hub.go: (*hub).onEvent
+    is sent again, deletes again      | internal/managed/writes/groupcommit.go: (*groupCommit).sendAlone
+    goes before the create is sent    | internal/managed/writes/groupcommit.go: (*groupCommit).takeLocked
+    goes while it is under way        | internal/managed/writes/protected.go: (*protectedCreate).discardLate
+    finds, does not find its znode    | internal/managed/writes/protected.go: (*protectedCreate).findAgain
+    drop                              | internal/managed/writes/leave.go: (*Writes).leave, internal/managed/writes/leave.go: (*Writes).StartDelete
+    CONDEMNED                         | internal/managed/writes/strays.go: (*strays).expect
+    deletes its strays                | internal/managed/writes/strays.go: (*strays).onList
+    its member catches up             | internal/managed/watches/hub.go: (*hub).onEvent
 
 Bounds
     CLIENTS clients with PLACES places, and CALLS calls of each place; ZNODES in

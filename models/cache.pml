@@ -12,7 +12,7 @@ Proves
 
 Code
     in the model                         | in the code
-    cache: asks for the watch            | recipes/cache/follow.go: (*Cache).follow, framework/tree.go: (*Session).watchTree
+    cache: asks for the watch            | recipes/cache/follow.go: (*Cache).follow, internal/managed/watches/tree.go: (*Watches).WatchTree
     cache: begins to read                | recipes/cache/follow.go: (*Cache).walk
     cache: begins to read what is marked | recipes/cache/follow.go: (*Cache).readMarks
     cache: sets its watches again        | recipes/cache/rearm.go: (*Cache).rearm, recipes/cache/rearm.go: armed.after

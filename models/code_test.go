@@ -29,13 +29,13 @@ func TestModelsNameFunctionsThatExist(t *testing.T) {
 }
 
 func TestFunctionsOf(t *testing.T) {
-	names := functionsOf(t, "framework/protected.go")
-	for _, name := range []string{"idOf", "(*protectedCreate).findAgain", "(*Session).CreateProtected"} {
+	names := functionsOf(t, "internal/managed/writes/protected.go")
+	for _, name := range []string{"idOf", "(*protectedCreate).findAgain", "(*Writes).CreateProtected"} {
 		if !names[name] {
 			t.Errorf("%s not found", name)
 		}
 	}
-	for _, name := range []string{"findAgain", "protectedCreate", "(*session).gone"} {
+	for _, name := range []string{"findAgain", "protectedCreate", "(*Writes).gone"} {
 		if names[name] {
 			t.Errorf("%s found", name)
 		}

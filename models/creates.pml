@@ -10,17 +10,17 @@ Proves
 
 Code
     in the model                    | in the code
-    caller: sends create            | framework/protected.go: (*protectedCreate).create
+    caller: sends create            | internal/managed/writes/protected.go: (*protectedCreate).create
     now++: another id               | internal/random/random.go: ID
-    caller: is given the znode      | framework/protected.go: (*protectedCreate).create, framework/readbehind.go: (*groupCommit).read
-    caller: has lost the answer     | framework/protected.go: (*protectedCreate).findAgain
-    caller: finds, does not find    | framework/protected.go: (*protectedCreate).find
-    caller: goes                    | framework/call.go: call
-    session: gets, has lost         | framework/protected.go: (*protectedCreate).discardLate
-    condemn                         | framework/strays.go: (*session).expectStrays
-    session: finds the znode        | framework/strays.go: (*session).discardStrays, framework/strays.go: (*straySearch).search
-    session: has looked ... enough  | framework/strays.go: (*straySearch).search
-    session: deletes                | framework/protected.go: (*session).discard, framework/protected.go: (*session).deleteUntilGone
+    caller: is given the znode      | internal/managed/writes/protected.go: (*protectedCreate).create, internal/managed/writes/readbehind.go: (*groupCommit).read
+    caller: has lost the answer     | internal/managed/writes/protected.go: (*protectedCreate).findAgain
+    caller: finds, does not find    | internal/managed/writes/protected.go: (*protectedCreate).find
+    caller: goes                    | internal/managed/ops/call.go: Detach
+    session: gets, has lost         | internal/managed/writes/protected.go: (*protectedCreate).discardLate
+    condemn                         | internal/managed/writes/strays.go: (*strays).expect
+    session: finds the znode        | internal/managed/writes/strays.go: (*strays).onList, internal/managed/writes/strays.go: (*straySearch).search
+    session: has looked ... enough  | internal/managed/writes/strays.go: (*straySearch).search
+    session: deletes                | internal/managed/writes/strays.go: (*strays).discard, internal/managed/writes/strays.go: (*Writes).deleteUntilGone
 
 Bounds
     TRIES creates, each with its id; CUTS requests or answers that are lost;

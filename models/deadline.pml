@@ -40,14 +40,14 @@ any tick but for that contact.
 
 Code
     in the model           | in the code
-    client: sends          | internal/managed/proof/proof.go: (*proof).send, framework/link.go: (*link).beforeSend
-    client: has the answer | internal/managed/proof/proof.go: (*proof).answer, framework/link.go: (*link).onHead
+    client: sends          | internal/managed/proof/proof.go: (*proof).send, internal/managed/link/write.go: (*Link).beforeSend
+    client: has the answer | internal/managed/proof/proof.go: (*proof).answer, internal/managed/link/read.go: (*Link).onHead
     client: is connected   | internal/managed/proof/proof.go: (*proof).connect, internal/managed/proof/evidence.go: (*Evidence).Connect
     F                      | internal/managed/proof/proof.go: waitFor
-    a round trip           | internal/managed/proof/proof.go: (*proof).tripOf, internal/managed/proof/proof.go: (*proof).count, framework/heartbeat.go: (*session).sendHeartbeat
+    a round trip           | internal/managed/proof/proof.go: (*proof).tripOf, internal/managed/proof/proof.go: (*proof).count, internal/managed/session/heartbeat.go: (*Session).sendHeartbeat
     age                    | internal/clock/clock.go: Elapsed
-    believes               | internal/managed/proof/evidence.go: (*Evidence).Suffices, framework/heartbeat.go: (*session).checkClock
-    the stop margin        | framework/options.go: (*config).margin
+    believes               | internal/managed/proof/evidence.go: (*Evidence).Suffices, internal/managed/session/heartbeat.go: (*Session).checkClock
+    the stop margin        | internal/managed/config.go: (*Config).margin
     member: answers        | testutil/touches.go: (*member).reportLocked
     member: is asked       | testutil/touches.go: (*member).hearLocked, testutil/touches.go: (*member).receivedLocked
     member: reports        | testutil/touches.go: (*member).reportLocked

@@ -21,7 +21,7 @@ Code
     looks                | recipes/internal/line/contention.go: (*grant).foundContention
     hears of a change    | recipes/internal/line/contention.go: (*grant).watchContention
     looks by itself      | recipes/internal/line/contention.go: (*grant).watchContention
-    leaves               | recipes/internal/line/grant.go: (*grant).remove
+    leaves               | recipes/internal/line/departure.go: (*grant).awaitDeparture
 
 Bounds
     CLIENTS processes; at most QUEUE callers wait in each, and others come as

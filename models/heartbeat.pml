@@ -26,19 +26,19 @@ answered for T/12.
 
 Code
     in the model               | in the code
-    client: sends              | internal/managed/proof/heartbeats.go: (*heartbeats).next, internal/managed/proof/heartbeats.go: (*heartbeats).begin, framework/heartbeat.go: (*session).sendHeartbeat
+    client: sends              | internal/managed/proof/heartbeats.go: (*heartbeats).next, internal/managed/proof/heartbeats.go: (*heartbeats).begin, internal/managed/session/heartbeat.go: (*Session).sendHeartbeat
     client: has the first half | internal/managed/proof/proof.go: (*proof).count
-    client: is answered        | framework/heartbeat.go: (*session).onHeartbeat, internal/managed/proof/proof.go: (*proof).answer
+    client: is answered        | internal/managed/session/heartbeat.go: (*Session).onHeartbeat, internal/managed/proof/proof.go: (*proof).answer
     INTERVAL, N                | internal/managed/proof/cadence.go: (*proof).interval
     early                      | internal/managed/proof/heartbeats.go: (*heartbeats).plan, internal/managed/proof/cadence.go: (*proof).reportable, internal/managed/proof/cadence.go: (*proof).usuallyLeft
     F                          | internal/managed/proof/proof.go: waitFor
-    client: begins             | internal/managed/proof/heartbeats.go: (*heartbeats).planFirst, framework/prove.go: (*session).isFarAhead
+    client: begins             | internal/managed/proof/heartbeats.go: (*heartbeats).planFirst, internal/managed/session/prove.go: (*Session).isFarAhead
     since                      | internal/managed/proof/silence.go: (*proof).silence
     impatient, hurry           | internal/managed/proof/silence.go: (*proof).patience
-    client: leaves             | framework/heartbeat.go: (*session).checkClock, framework/session_core.go: (*session).suspend
-    client: connects           | framework/dial.go: (*session).dial, framework/link.go: newLink
-    client: is connected       | framework/session_core.go: (*session).onConnectAnswer, framework/session_core.go: (*session).onConnected
-    Lost                       | internal/managed/proof/evidence.go: (*Evidence).Suffices, framework/heartbeat.go: (*session).loseHolds
+    client: leaves             | internal/managed/session/heartbeat.go: (*Session).checkClock, internal/managed/session/session.go: (*Session).suspend
+    client: connects           | internal/managed/session/dial.go: (*Session).dial, internal/managed/link/connect.go: newLink
+    client: is connected       | internal/managed/link/connect.go: (*Chain).onConnectAnswer, internal/managed/session/run.go: (*Session).onConnected
+    Lost                       | internal/managed/proof/evidence.go: (*Evidence).Suffices, internal/managed/session/session.go: (*Session).loseHolds
 
 Bounds
     The unit of time is T/120, and all times are the client's. TRIP is 1: with a

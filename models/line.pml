@@ -18,30 +18,30 @@ Proves
 Code
     in the model                      | in the code
     a caller comes                    | recipes/internal/line/localqueue.go: (*localQueue).join, recipes/internal/line/handoff.go: (*localQueue).expectLocked
-    a caller gives up                 | recipes/internal/line/localqueue.go: (*localQueue).leave, recipes/internal/line/contender.go: (*contender).withdraw
+    a caller gives up                 | recipes/internal/line/localqueue.go: (*localQueue).giveUp, recipes/internal/line/departure.go: (*contender).depart
     step OUT to JOIN                  | recipes/internal/line/localqueue.go: (*localQueue).serveLocked, recipes/internal/line/acquisition.go: (*acquisition).run
-    joins                             | recipes/internal/line/acquisition.go: (*acquisition).join, framework/protected.go: (*Session).CreateProtected
-    looks for its znode               | framework/protected.go: (*protectedCreate).findAgain
-    gives its id up                   | framework/strays.go: (*session).expectStrays
+    joins                             | recipes/internal/line/acquisition.go: (*acquisition).join, internal/managed/writes/protected.go: (*Writes).CreateProtected
+    looks for its znode               | internal/managed/writes/protected.go: (*protectedCreate).findAgain
+    gives its id up                   | internal/managed/writes/strays.go: (*strays).expect
     sees, is gone                     | recipes/internal/line/contender.go: (*contender).blocker, recipes/internal/line/rule.go: (*Rule).blocker
-    watches, have left already        | recipes/internal/line/outlook.go: (*contender).watch, framework/armed.go: (*session).armTogether
-    has heard                         | recipes/internal/line/outlook.go: (*contender).news, framework/armed.go: (*armed).GoneBehind
-    looks again                       | recipes/internal/line/contender.go: (*contender).wait, framework/hub.go: (*hub).onEvent
+    watches, have left already        | recipes/internal/line/outlook.go: (*contender).watch, internal/managed/watches/armed.go: (*Watches).armTogether
+    has heard                         | recipes/internal/line/outlook.go: (*contender).news, internal/managed/watches/armed.go: (*Armed).GoneBehind
+    looks again                       | recipes/internal/line/contender.go: (*contender).wait, internal/managed/watches/hub.go: (*hub).onEvent
     is granted                        | recipes/internal/line/contender.go: (*contender).claim, recipes/internal/line/contender.go: (*grant).claim, recipes/internal/line/acquisition.go: (*acquisition).admit
     token                             | recipes/internal/line/contender.go: (*contender).rank, recipes/internal/line/share.go: (*Share).Rank
     releases                          | recipes/internal/line/share.go: (*Share).leaveLocked, recipes/internal/line/handoff.go: (*localQueue).keepLocked
     resume                            | recipes/internal/line/handoff.go: (*grant).resumeLocked, recipes/internal/line/handoff.go: (*grant).mayServeLocked
     looks at the line behind          | recipes/internal/line/contention.go: (*grant).watchContention, recipes/internal/line/contention.go: (*grant).foundContention
-    deletes its znode                 | recipes/internal/line/grant.go: (*grant).removeLocked, recipes/internal/line/grant.go: (*grant).remove
-    cannot delete, in the background  | framework/protected.go: (*session).discard
+    deletes its znode                 | recipes/internal/line/departure.go: (*grant).departLocked, recipes/internal/line/departure.go: (*grant).awaitDeparture
+    cannot delete, in the background  | internal/managed/writes/strays.go: (*strays).discard
     lose                              | recipes/internal/line/grant.go: (*grant).loseLocked
     is told that its znode was removed | recipes/internal/line/node_watch.go: (*grant).watchNode, recipes/internal/line/grant.go: (*grant).loseDeletedLocked
     its work has stopped, or ...      | recipes/internal/line/grant.go: (*grant).discard
-    its stop margin has come          | framework/heartbeat.go: (*session).checkClock, framework/heartbeat.go: (*session).loseHolds
-    its session is over               | framework/session_core.go: (*session).end
-    is connected again                | framework/session_core.go: (*session).onConnected, framework/hub.go: (*hub).reset
+    its stop margin has come          | internal/managed/session/heartbeat.go: (*Session).checkClock, internal/managed/session/session.go: (*Session).loseHolds
+    its session is over               | internal/managed/session/session.go: (*Session).End
+    is connected again                | internal/managed/session/run.go: (*Session).onConnected, internal/managed/watches/hub.go: (*hub).reset
     has a new session                 | recipes/internal/line/acquisition.go: (*acquisition).run
-    expires                           | framework/earlier.go: (*core).closeOrphan
+    expires                           | internal/managed/servers/close.go: (*Servers).CloseLost
 
 Bounds
     CLIENTS processes, each with CALLS callers that come at any time; ZNODES, of

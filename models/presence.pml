@@ -14,7 +14,7 @@ Code
     node: sends a create                  | recipes/presence/run.go: (*Node).create
     node: hears, has lost the answer      | recipes/presence/run.go: (*Node).make, recipes/presence/run.go: (*Node).noteLost
     node: sees                            | recipes/presence/run.go: (*Node).look
-    node: closes the session before       | framework/earlier.go: (*core).closeEarlier
+    node: closes the session before       | internal/managed/servers/close.go: (*Servers).CloseEarlier
     node: is told of a change             | recipes/presence/run.go: (*Node).wait, recipes/presence/run.go: (*Node).attend
     node: leaves                          | recipes/presence/leave.go: (*Node).leave
     node: deletes                         | recipes/presence/leave.go: (*Node).withdraw

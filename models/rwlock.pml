@@ -26,12 +26,12 @@ Code
     readers: share at once    | recipes/internal/line/handoff.go: (*localQueue).shareAtOnce
     readers: look whether     | recipes/internal/line/handoff.go: (*localQueue).shareCurrentLocked, recipes/internal/line/contention.go: (*grant).foundContention
     readers: hear of a writer | recipes/internal/line/contention.go: (*grant).watchContention
-    reader: leaves            | recipes/internal/line/share.go: (*Share).leaveLocked, recipes/internal/line/grant.go: (*grant).remove
-    reader, writer: gives up  | recipes/internal/line/localqueue.go: (*localQueue).leave
+    reader: leaves            | recipes/internal/line/share.go: (*Share).leaveLocked, recipes/internal/line/departure.go: (*grant).awaitDeparture
+    reader, writer: gives up  | recipes/internal/line/localqueue.go: (*localQueue).giveUp
     writer: downgrades        | recipes/internal/line/downgrade.go: (*Share).downgrade
     writer: has both          | recipes/internal/line/downgrade.go: (*Share).claimWith
     BROKEN_UPGRADE            | recipes/rwlock/rwlock.go: writing.acquire
-    client: has lost          | framework/session_core.go: (*session).end, recipes/internal/line/grant.go: (*grant).lose
+    client: has lost          | internal/managed/session/session.go: (*Session).End, recipes/internal/line/grant.go: (*grant).lose
     ensemble: removes         | testutil/leader.go: (*leadership).prepareLocked
 
 Bounds

@@ -22,13 +22,13 @@ Code
     sets its watches        | recipes/semaphore/semaphore.go: permits.look, recipes/semaphore/limit.go: (*Semaphore).watch
     waits for room          | recipes/internal/line/permits.go: (*acquisition).awaitRoom
     is refused              | recipes/internal/line/permits.go: (*acquisition).takePermits, recipes/internal/line/acquisition.go: (*acquisition).refuse
-    sends a multi           | recipes/internal/line/permits.go: (*contender).take, framework/protected_batch.go: (*batchCreate).create
-    looks for its permits   | framework/protected_batch.go: (*batchCreate).findAgain, framework/protected_batch.go: (*batchCreate).find
-    condemn                 | framework/protected_batch.go: (*batchCreate).expectStrays
-    session: removes        | framework/strays.go: (*session).discardStrays, recipes/internal/line/permits.go: discardAll
+    sends a multi           | recipes/internal/line/permits.go: (*contender).take, internal/managed/writes/protected_batch.go: (*batchCreate).create
+    looks for its permits   | internal/managed/writes/protected_batch.go: (*batchCreate).findAgain, internal/managed/writes/protected_batch.go: (*batchCreate).find
+    condemn                 | internal/managed/writes/protected_batch.go: (*batchCreate).expectStrays
+    session: removes        | internal/managed/writes/strays.go: (*strays).onList, recipes/internal/line/departure.go: departAll
     is granted              | recipes/internal/line/acquisition.go: (*acquisition).admit
-    releases                | recipes/internal/line/share.go: (*Share).leaveLocked, recipes/internal/line/grant.go: (*grant).remove
-    gives up                | recipes/internal/line/localqueue.go: (*localQueue).leave
+    releases                | recipes/internal/line/share.go: (*Share).leaveLocked, recipes/internal/line/departure.go: (*grant).awaitDeparture
+    gives up                | recipes/internal/line/localqueue.go: (*localQueue).giveUp
     operator: sets          | recipes/semaphore/limit.go: (*Semaphore).setMax, recipes/semaphore/limit.go: (*Semaphore).record
     ensemble: executes      | testutil/leader.go: (*leadership).prepareLocked
 

@@ -11,20 +11,20 @@ Proves
 
 Code
     in the model          | in the code
-    looks, joins          | framework/hub.go: scope.watch, framework/hub.go: (*hub).join
-    is sent               | framework/hub.go: (*session).arm, framework/hub.go: (*hub).begin
-    is armed              | framework/unwanted.go: (*hub).noteArmed
-    fails                 | framework/hub.go: (*hub).drop
-    is told of a change   | framework/hub.go: (*hub).onEvent
-    all look again        | framework/hub.go: (*hub).reset, framework/session_core.go: (*session).onConnected
-    goes on as            | framework/resume.go: (*watch).goOnLocked, framework/resume.go: (*watch).resume
-    is set again          | framework/resume.go: (*session).goOn, framework/resume.go: (*session).setSome
-    is due, looks at it   | framework/lookout.go: (*watch).checkOften, framework/lookout.go: (*watch).look
-    has missed a change   | framework/lookout.go: (*hub).loseWatch
-    gives up              | framework/unwanted.go: (*Session).Unwatch, framework/unwanted.go: (*watch).leave
-    begins a removal      | framework/unwanted.go: (*trees).beginRemoval, framework/unwanted.go: (*hub).unwantedLocked
-    sends the removal     | framework/unwanted.go: (*session).removeUnwanted
-    is removed            | framework/unwanted.go: (*trees).endRemoval
+    looks, joins          | internal/managed/watches/hub.go: Scope.Watch, internal/managed/watches/hub.go: (*hub).join
+    is sent               | internal/managed/watches/hub.go: (*Watches).arm, internal/managed/watches/hub.go: (*hub).begin
+    is armed              | internal/managed/watches/unwanted.go: (*hub).noteArmed
+    fails                 | internal/managed/watches/hub.go: (*hub).drop
+    is told of a change   | internal/managed/watches/hub.go: (*hub).onEvent
+    all look again        | internal/managed/watches/hub.go: (*hub).reset, internal/managed/session/run.go: (*Session).onConnected
+    goes on as            | internal/managed/watches/resume.go: (*Watch).goOnLocked, internal/managed/watches/resume.go: (*Watch).resume
+    is set again          | internal/managed/watches/resume.go: (*Watches).goOn, internal/managed/watches/resume.go: (*Watches).setSome
+    is due, looks at it   | internal/managed/watches/lookout.go: (*Watch).checkOften, internal/managed/watches/lookout.go: (*Watch).look
+    has missed a change   | internal/managed/watches/lookout.go: (*hub).loseWatch
+    gives up              | internal/managed/watches/unwanted.go: (*Watches).Unwatch, internal/managed/watches/unwanted.go: (*Watch).leave
+    begins a removal      | internal/managed/watches/unwanted.go: (*trees).beginRemoval, internal/managed/watches/unwanted.go: (*hub).unwantedLocked
+    sends the removal     | internal/managed/watches/unwanted.go: (*Watches).removeUnwanted
+    is removed            | internal/managed/watches/unwanted.go: (*trees).endRemoval
 
 Bounds
     CHANGES of the znode; CUTS of the connection; REFUSALS of a setWatches;

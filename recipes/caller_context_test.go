@@ -45,22 +45,26 @@ func (c ownContext) Deadline() (time.Time, bool) {
 // balance is what an observer counts that asks no context for anything.
 type balance struct{ waiting, held atomic.Int32 }
 
-func (b *balance) observer() framework.Observer {
-	return framework.Observer{
-		AcquireStart: func(ctx context.Context, _ framework.Acquire) context.Context {
-			b.waiting.Add(1)
-			return ctx
-		},
-		AcquireEnd: func(_ context.Context, _ framework.Acquire, r framework.AcquireResult) {
-			b.waiting.Add(-1)
-			if r.Err == nil {
-				b.held.Add(1)
-			}
-		},
-		Released:   func(context.Context, framework.Release) { b.held.Add(-1) },
-		Lost:       func(context.Context, framework.Loss) { b.held.Add(-1) },
-		RequestEnd: func(context.Context, framework.Request, framework.RequestResult) {},
-	}
+func (b *balance) observer() framework.Option {
+	return framework.Together(
+		framework.WithObserver(framework.Observer{
+			RequestEnd: func(context.Context, framework.Request, framework.RequestResult) {},
+		}),
+		recipes.WithObserver(recipes.Observer{
+			AcquireStart: func(ctx context.Context, _ recipes.Acquire) context.Context {
+				b.waiting.Add(1)
+				return ctx
+			},
+			AcquireEnd: func(_ context.Context, _ recipes.Acquire, r recipes.AcquireResult) {
+				b.waiting.Add(-1)
+				if r.Err == nil {
+					b.held.Add(1)
+				}
+			},
+			Released: func(context.Context, recipes.Release) { b.held.Add(-1) },
+			Lost:     func(context.Context, recipes.Loss) { b.held.Add(-1) },
+		}),
+	)
 }
 
 // failing runs a scenario for each way in which a method of a context can fail,
@@ -76,7 +80,7 @@ func failing(t *testing.T, scenario func(t *testing.T, w *bubble.World, c *frame
 						var b balance
 						var opts []framework.Option
 						if observed {
-							opts = append(opts, framework.WithObserver(b.observer()))
+							opts = append(opts, b.observer())
 						}
 						calls := scenario(t, w, w.Connect("a", opts...), nth, fail)
 						if b.waiting.Load() != 0 || b.held.Load() != 0 {
@@ -172,7 +176,7 @@ func TestAReleaseWithoutAContextKeepsNoLock(t *testing.T) {
 				var b balance
 				var opts []framework.Option
 				if observed {
-					opts = append(opts, framework.WithObserver(b.observer()))
+					opts = append(opts, b.observer())
 				}
 				c := w.Connect("a", opts...)
 				l := bubble.Acquire(t, t.Context(), mutexAt(t, c, "/l"))

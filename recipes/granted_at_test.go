@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 )
 
@@ -14,12 +14,12 @@ import (
 // its end has the same Grant, by which an observer tells the leases apart.
 func TestGrantSaysWhen(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		var granted, released []framework.Grant
-		c := w.Connect("a", framework.WithObserver(framework.Observer{
-			AcquireEnd: func(_ context.Context, _ framework.Acquire, r framework.AcquireResult) {
+		var granted, released []recipes.Grant
+		c := w.Connect("a", recipes.WithObserver(recipes.Observer{
+			AcquireEnd: func(_ context.Context, _ recipes.Acquire, r recipes.AcquireResult) {
 				granted = append(granted, r.Grant)
 			},
-			Released: func(_ context.Context, r framework.Release) {
+			Released: func(_ context.Context, r recipes.Release) {
 				released = append(released, r.Grant)
 				if held := time.Since(r.Grant.At); held != r.Held {
 					t.Errorf("held for %v, and granted %v ago", r.Held, held)

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
@@ -30,16 +31,16 @@ type Lease struct {
 	observed     *observedLease // nil: nobody observes it
 	lossObserved sync.Once
 
-	mu       sync.Mutex      // guards what follows
-	ended    bool            // the observers have heard of its end, or are about to
-	asked    bool            // they will hear of a request to release it
-	toldLoss *framework.Loss // that they hear of at the release; nil: none
-	loss     *line.Loss      // the first of its shares or parts; nil: it was not lost
-	released bool            // Release was called
-	wholes   []*Lease        // that it is a part of
-	revoked  chan struct{}   // of a joined lease, closed: a part is to be released; nil: nobody wants to know
-	working  int             // calls of Do under way
-	late     *time.Timer     // fires at the deadline of a lost lease that works
+	mu       sync.Mutex    // guards what follows
+	ended    bool          // the observers have heard of its end, or are about to
+	asked    bool          // they will hear of a request to release it
+	toldLoss *Loss         // that they hear of at the release; nil: none
+	loss     *line.Loss    // the first of its shares or parts; nil: it was not lost
+	released bool          // Release was called
+	wholes   []*Lease      // that it is a part of
+	revoked  chan struct{} // of a joined lease, closed: a part is to be released; nil: nobody wants to know
+	working  int           // calls of Do under way
+	late     *time.Timer   // fires at the deadline of a lost lease that works
 }
 
 // newLease makes a lease of shares that were granted to an Acquire with ctx.
@@ -344,7 +345,7 @@ func (l *Lease) isReleased() bool {
 	return l.released
 }
 
-func (l *Lease) client() *framework.Client { return l.shares[0].Line().Client() }
+func (l *Lease) client() *managed.Client { return l.shares[0].Line().Client() }
 
 // Guard prepends a check of the lease's znode to ops, for a Multi of yours. The
 // ops are applied only while the lease's znode exists, so never after another

@@ -174,13 +174,13 @@ func TestObserverReportsLeases(t *testing.T) {
 			defer mu.Unlock()
 			heard = append(heard, what+" "+path)
 		}
-		a := w.Connect("a", framework.WithObserver(framework.Observer{
-			AcquireEnd: func(_ context.Context, a framework.Acquire, r framework.AcquireResult) {
+		a := w.Connect("a", recipes.WithObserver(recipes.Observer{
+			AcquireEnd: func(_ context.Context, a recipes.Acquire, r recipes.AcquireResult) {
 				note("granted by "+string(r.Grant.How), a.Path)
 			},
-			Released: func(_ context.Context, r framework.Release) { note("released after "+r.Held.String(), r.Acquire.Path) },
-			Lost:     func(_ context.Context, l framework.Loss) { note("lost after "+l.Held.String(), l.Acquire.Path) },
-			Overran:  func(_ context.Context, o framework.Overrun) { note("overran by "+o.By.String(), o.Acquire.Path) },
+			Released: func(_ context.Context, r recipes.Release) { note("released after "+r.Held.String(), r.Acquire.Path) },
+			Lost:     func(_ context.Context, l recipes.Loss) { note("lost after "+l.Held.String(), l.Acquire.Path) },
+			Overran:  func(_ context.Context, o recipes.Overrun) { note("overran by "+o.By.String(), o.Acquire.Path) },
 		}))
 		m := mutexOf(t, a)
 		l := bubble.Acquire(t, t.Context(), m)

@@ -8,10 +8,10 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
 // A Line is the base of all locks of this module, and of yours: contenders
@@ -51,7 +51,8 @@ type Line struct {
 	line      *line.Line
 	pkg       string // the prefix of errors
 	noReentry bool
-	about     framework.Acquire                // for observers
+	about     Acquire                          // for observers
+	observers observerList                     // nil: none wants to hear of leases
 	before    func(ctx context.Context) error  // nil: nothing
 	waiting   func(ctx context.Context) func() // nil: nothing
 
@@ -100,7 +101,7 @@ func NewLine(c *framework.Client, path, kind, name string, conflicts func(mine, 
 	if err != nil {
 		return nil, fmt.Errorf("%s: path %s: %w", s.inside.Package, path, err)
 	}
-	l, err := line.New(c, path, s.rule(kind, name, conflicts), s.Config)
+	l, err := line.New((*managed.Client)(c), path, s.rule(kind, name, conflicts), s.Config)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.inside.Package, err)
 	}
@@ -108,7 +109,7 @@ func NewLine(c *framework.Client, path, kind, name string, conflicts func(mine, 
 		line: l, pkg: s.inside.Package, noReentry: s.noReentry, before: s.inside.Before,
 		waiting: s.inside.Waiting, ignoreContext: s.inside.IgnoreContext, downgradeFrom: s.inside.DowngradeFrom,
 	}
-	made.about = made.described(&s, kind)
+	made.about, made.observers = made.described(&s, kind), observersOf(l.Client())
 	return made, nil
 }
 
@@ -153,7 +154,7 @@ func (l *Line) acquire(ctx context.Context, try bool) (*Lease, error) {
 	if !l.made() {
 		return nil, errNotMade
 	}
-	if privileged.Framework.WantLeases(l.line.Client()) {
+	if l.observers != nil {
 		return l.acquireObserved(ctx, try)
 	}
 	shares, err := l.shares(ctx, ctx, try)
@@ -295,7 +296,7 @@ func EndLinger(ctx context.Context, c *framework.Client, path string) error {
 	if err := framework.ValidatePath(path); err != nil {
 		return fmt.Errorf("recipes: end linger: %w", err)
 	}
-	if err := line.EndLinger(ctx, c, path); err != nil {
+	if err := line.EndLinger(ctx, (*managed.Client)(c), path); err != nil {
 		return fmt.Errorf("recipes: end linger below %s: %w", path, err)
 	}
 	return nil

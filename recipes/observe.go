@@ -12,7 +12,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
 // Observers get the start and the result of each call of Acquire on a Line, and
@@ -21,14 +20,15 @@ import (
 
 // observedLease is what observers get about a lease.
 type observedLease struct {
-	acquire framework.Acquire
-	grant   framework.Grant
+	by      observerList
+	acquire Acquire
+	grant   Grant
 }
 
 // described returns what observers get about each Acquire.
-func (l *Line) described(s *settings, kind string) framework.Acquire {
+func (l *Line) described(s *settings, kind string) Acquire {
 	in := &s.inside
-	a := framework.Acquire{Recipe: kind, Mode: Exclusive.String(), Path: l.FullPath(), Permits: 1}
+	a := Acquire{Recipe: kind, Mode: Exclusive.String(), Path: l.FullPath(), Permits: 1}
 	if in.Recipe != "" {
 		a.Recipe = in.Recipe
 	}
@@ -57,22 +57,22 @@ var errExited = errors.New("the goroutine has ended")
 func (l *Line) acquireObserved(ctx context.Context, try bool) (*Lease, error) {
 	what := l.about
 	what.Try = try
-	during, end := privileged.Framework.StartAcquire(ctx, l.line.Client(), what)
+	during, end := l.observers.startAcquire(ctx, what)
 	told := false
 	defer func() {
 		if !told {
-			end(framework.AcquireResult{Err: errExited})
+			end(AcquireResult{Err: errExited})
 		}
 	}()
 	shares, err := l.shares(ctx, during, try)
 	if err != nil {
 		told = true
 		err = l.failed("acquire", err)
-		end(framework.AcquireResult{Err: err})
+		end(AcquireResult{Err: err})
 		return nil, err
 	}
 	lease := newLease(ctx, shares...)
-	lease.observed = &observedLease{what, lease.describeGrant()}
+	lease.observed = &observedLease{l.observers, what, lease.describeGrant()}
 	told = true
 	heard := false
 	defer func() {
@@ -80,15 +80,15 @@ func (l *Line) acquireObserved(ctx context.Context, try bool) (*Lease, error) {
 			go func() { _ = lease.follow().Release(context.Background()) }()
 		}
 	}()
-	end(framework.AcquireResult{Grant: lease.observed.grant})
+	end(AcquireResult{Grant: lease.observed.grant})
 	heard = true
 	return lease.follow(), nil
 }
 
-func (l *Lease) describeGrant() framework.Grant {
+func (l *Lease) describeGrant() Grant {
 	first := l.shares[0]
-	return framework.Grant{
-		How: first.How(), At: l.since, Token: l.Token().String(), Session: first.SessionID(),
+	return Grant{
+		How: How(first.How()), At: l.since, Token: l.Token().String(), Session: first.SessionID(),
 		Znode: first.Line().Client().Resolve(first.Path()),
 	}
 }
@@ -110,7 +110,7 @@ func (l *Lease) observeRelease() {
 	if !l.endsNow() || l.observed == nil {
 		return
 	}
-	privileged.Framework.Released(l.values(), l.client(), framework.Release{
+	l.observed.by.released(l.values(), Release{
 		Acquire: l.observed.acquire, Grant: l.observed.grant, Held: time.Since(l.since),
 	})
 }
@@ -128,13 +128,13 @@ func (l *Lease) observeLoss(loss *line.Loss) {
 			return
 		}
 		now := time.Now()
-		told := framework.Loss{
+		told := Loss{
 			Acquire: l.observed.acquire, Grant: l.observed.grant, At: now, Held: now.Sub(l.since), Reason: reason, Err: loss.Err,
 		}
 		l.mu.Lock()
 		l.toldLoss = &told
 		l.mu.Unlock()
-		privileged.Framework.Lost(l.values(), l.client(), told)
+		l.observed.by.lost(l.values(), told)
 	})
 }
 
@@ -145,35 +145,35 @@ func (l *Lease) observeLostRelease() {
 	l.toldLoss = nil // once
 	l.mu.Unlock()
 	if told != nil {
-		privileged.Framework.LostReleased(l.values(), l.client(), *told)
+		l.observed.by.lostReleased(l.values(), *told)
 	}
 }
 
 // lossReason returns the reason in err, the Err of a lost lease.
-func lossReason(err error) framework.LossReason {
+func lossReason(err error) LossReason {
 	for _, known := range []struct {
 		err    error
-		reason framework.LossReason
+		reason LossReason
 	}{
-		{ErrMaxHold, framework.LostMaxHold},
-		{framework.ErrClosed, framework.LostClosed},
-		{framework.ErrUnproven, framework.LostUnproven},
-		{framework.ErrSuspended, framework.LostConnection},
-		{framework.ErrSessionLost, framework.LostSession},
-		{zk.ErrNoNode, framework.LostDeleted},
+		{ErrMaxHold, LostMaxHold},
+		{framework.ErrClosed, LostClosed},
+		{framework.ErrUnproven, LostUnproven},
+		{framework.ErrSuspended, LostConnection},
+		{framework.ErrSessionLost, LostSession},
+		{zk.ErrNoNode, LostDeleted},
 	} {
 		if errors.Is(err, known.err) {
 			return known.reason
 		}
 	}
-	return framework.LostOtherwise
+	return LostOtherwise
 }
 
 // endsAtOnce reports whether a loss for the reason err is the lease's deadline
 // itself, so that nothing can tell the work before it.
 func endsAtOnce(err error) bool {
 	switch lossReason(err) {
-	case framework.LostUnproven, framework.LostConnection, framework.LostMaxHold:
+	case LostUnproven, LostConnection, LostMaxHold:
 		return false
 	}
 	return true
@@ -188,7 +188,7 @@ func (l *Lease) observeOverrun(by time.Duration) {
 	if len(l.parts) > 0 || l.observed == nil {
 		return
 	}
-	privileged.Framework.Overran(l.values(), l.client(), framework.Overrun{
+	l.observed.by.overran(l.values(), Overrun{
 		Acquire: l.observed.acquire, Grant: l.observed.grant, By: by,
 	})
 }
@@ -204,7 +204,7 @@ func (l *Lease) observeRevocation() {
 	l.mu.Unlock()
 	if !asked {
 		l.shares[0].OnRevoked(func() {
-			privileged.Framework.Revoked(l.values(), l.client(), framework.Revocation{Acquire: l.observed.acquire, Grant: l.observed.grant})
+			l.observed.by.revoked(l.values(), Revocation{Acquire: l.observed.acquire, Grant: l.observed.grant})
 		})
 	}
 }

@@ -53,7 +53,7 @@ func (d *diary) want(t *testing.T, want ...string) {
 }
 
 // What an Acquire and its lease are, in the diary.
-func (d *diary) described(a framework.Acquire) string {
+func (d *diary) described(a recipes.Acquire) string {
 	text := fmt.Sprintf("%s %s %s", a.Recipe, a.Mode, d.view.Path(a.Path))
 	if a.Label != a.Path {
 		text += " as " + d.view.Path(a.Label)
@@ -67,24 +67,24 @@ func (d *diary) described(a framework.Acquire) string {
 	return text
 }
 
-func (d *diary) observer() framework.Observer {
-	return framework.Observer{
-		AcquireStart: func(ctx context.Context, a framework.Acquire) context.Context {
+func (d *diary) observer() framework.Option {
+	return recipes.WithObserver(recipes.Observer{
+		AcquireStart: func(ctx context.Context, a recipes.Acquire) context.Context {
 			d.note("start %s", d.described(a))
 			return ctx
 		},
-		AcquireEnd: func(_ context.Context, _ framework.Acquire, r framework.AcquireResult) {
+		AcquireEnd: func(_ context.Context, _ recipes.Acquire, r recipes.AcquireResult) {
 			if r.Err != nil {
 				d.note("failed")
 				return
 			}
 			d.note("granted by %s", r.Grant.How)
 		},
-		Released: func(_ context.Context, r framework.Release) { d.note("released %s", r.Acquire.Recipe) },
-		Lost:     func(_ context.Context, l framework.Loss) { d.note("lost %s: %s", l.Acquire.Recipe, l.Reason) },
-		Overran:  func(_ context.Context, o framework.Overrun) { d.note("overran %s", o.Acquire.Recipe) },
-		Revoked:  func(_ context.Context, r framework.Revocation) { d.note("revoked %s", r.Acquire.Recipe) },
-	}
+		Released: func(_ context.Context, r recipes.Release) { d.note("released %s", r.Acquire.Recipe) },
+		Lost:     func(_ context.Context, l recipes.Loss) { d.note("lost %s: %s", l.Acquire.Recipe, l.Reason) },
+		Overran:  func(_ context.Context, o recipes.Overrun) { d.note("overran %s", o.Acquire.Recipe) },
+		Revoked:  func(_ context.Context, r recipes.Revocation) { d.note("revoked %s", r.Acquire.Recipe) },
+	})
 }
 
 // Each recipe tells what it is, and each verb what it does.
@@ -149,7 +149,7 @@ func TestWhatObserversAreTold(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				d := diary{view: w.View}
-				c := w.Connect("a", framework.WithObserver(d.observer()))
+				c := w.Connect("a", d.observer())
 				a := tt.make(c)
 				recipe, _, _ := strings.Cut(tt.acquire, " ")
 				bubble.Release(t, bubble.Acquire(t, t.Context(), a))
@@ -177,7 +177,7 @@ func TestWhatObserversAreTold(t *testing.T) {
 func TestHowItWasGranted(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		d := diary{view: w.View}
-		c := w.Connect("a", framework.WithObserver(d.observer()))
+		c := w.Connect("a", d.observer())
 		m, err := locks.NewMutex(c, "/l", recipes.WithLinger(time.Minute))
 		if err != nil {
 			t.Fatal(err)
@@ -213,30 +213,30 @@ func TestHowItWasGranted(t *testing.T) {
 // Each loss has its reason.
 func TestWhyItWasLost(t *testing.T) {
 	losses := []struct {
-		reason framework.LossReason
+		reason recipes.LossReason
 		opts   []framework.Option
 		hold   time.Duration
 		lose   func(t *testing.T, w *bubble.World, c *framework.Client, l *recipes.Lease)
 	}{
-		{framework.LostUnproven, nil, 0, func(_ *testing.T, w *bubble.World, _ *framework.Client, _ *recipes.Lease) {
+		{recipes.LostUnproven, nil, 0, func(_ *testing.T, w *bubble.World, _ *framework.Client, _ *recipes.Lease) {
 			w.ClientNet("a").Cut()
 		}},
-		{framework.LostSession, nil, 0, func(_ *testing.T, w *bubble.World, c *framework.Client, _ *recipes.Lease) {
+		{recipes.LostSession, nil, 0, func(_ *testing.T, w *bubble.World, c *framework.Client, _ *recipes.Lease) {
 			w.Expire(c)
 		}},
 		{
-			framework.LostConnection,
+			recipes.LostConnection,
 			[]framework.Option{framework.WithErrorPolicy(framework.ErrorPolicyConnection)},
 			0,
 			func(_ *testing.T, w *bubble.World, _ *framework.Client, _ *recipes.Lease) { w.ClientNet("a").Drop() },
 		},
-		{framework.LostDeleted, nil, 0, func(t *testing.T, w *bubble.World, _ *framework.Client, l *recipes.Lease) {
+		{recipes.LostDeleted, nil, 0, func(t *testing.T, w *bubble.World, _ *framework.Client, l *recipes.Lease) {
 			if err := w.Connect("operator").Delete(t.Context(), l.Path(), -1); err != nil {
 				t.Error(err)
 			}
 		}},
-		{framework.LostMaxHold, nil, time.Minute, func(*testing.T, *bubble.World, *framework.Client, *recipes.Lease) {}},
-		{framework.LostClosed, nil, 0, func(t *testing.T, _ *bubble.World, c *framework.Client, _ *recipes.Lease) {
+		{recipes.LostMaxHold, nil, time.Minute, func(*testing.T, *bubble.World, *framework.Client, *recipes.Lease) {}},
+		{recipes.LostClosed, nil, 0, func(t *testing.T, _ *bubble.World, c *framework.Client, _ *recipes.Lease) {
 			if err := c.Close(); err != nil {
 				t.Error(err)
 			}
@@ -246,7 +246,7 @@ func TestWhyItWasLost(t *testing.T) {
 		t.Run(string(loss.reason), func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				d := diary{view: w.View}
-				c := w.Connect("a", append(loss.opts, framework.WithObserver(d.observer()))...)
+				c := w.Connect("a", append(loss.opts, d.observer())...)
 				m, err := locks.NewMutex(c, "/l", recipes.WithMaxHold(loss.hold))
 				if err != nil {
 					t.Fatal(err)
@@ -270,7 +270,7 @@ func TestWhyItWasLost(t *testing.T) {
 func TestRevocationsAreTold(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		d := diary{view: w.View}
-		m, err := locks.NewMutex(w.Connect("a", framework.WithObserver(d.observer())), "/l")
+		m, err := locks.NewMutex(w.Connect("a", d.observer()), "/l")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -303,7 +303,7 @@ func TestRevocationsAreTold(t *testing.T) {
 func TestRefusalsAreTold(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		d := diary{view: w.View}
-		c := w.Connect("a", framework.WithObserver(d.observer()))
+		c := w.Connect("a", d.observer())
 		s, err := semaphore.New(c, "/s", 2)
 		if err != nil {
 			t.Fatal(err)
@@ -356,17 +356,17 @@ func TestContextsOfObservers(t *testing.T) {
 			},
 		}
 		c := w.Connect("a",
-			framework.WithObserver(framework.Observer{
-				AcquireStart: func(ctx context.Context, a framework.Acquire) context.Context {
+			recipes.WithObserver(recipes.Observer{
+				AcquireStart: func(ctx context.Context, a recipes.Acquire) context.Context {
 					return context.WithValue(ctx, tag{}, fmt.Sprintf("acquire of %v", about(ctx)))
 				},
-				AcquireEnd: func(ctx context.Context, _ framework.Acquire, _ framework.AcquireResult) {
+				AcquireEnd: func(ctx context.Context, _ recipes.Acquire, _ recipes.AcquireResult) {
 					d.note("end of %v", about(ctx))
 				},
-				Released: func(ctx context.Context, _ framework.Release) { d.note("released by %v", about(ctx)) },
+				Released: func(ctx context.Context, _ recipes.Release) { d.note("released by %v", about(ctx)) },
 			}),
-			framework.WithObserver(framework.Observer{
-				AcquireStart: func(context.Context, framework.Acquire) context.Context { return context.Background() },
+			recipes.WithObserver(recipes.Observer{
+				AcquireStart: func(context.Context, recipes.Acquire) context.Context { return context.Background() },
 			}),
 			framework.WithObserver(requests),
 		)
@@ -418,12 +418,12 @@ func TestAnObserverThatEndsTheGoroutine(t *testing.T) {
 						runtime.Goexit()
 					}
 				}
-				c := w.Connect("a", framework.WithObserver(d.observer()), framework.WithObserver(framework.Observer{
-					AcquireStart: func(ctx context.Context, _ framework.Acquire) context.Context {
+				c := w.Connect("a", d.observer(), recipes.WithObserver(recipes.Observer{
+					AcquireStart: func(ctx context.Context, _ recipes.Acquire) context.Context {
 						exit("start")
 						return ctx
 					},
-					AcquireEnd: func(context.Context, framework.Acquire, framework.AcquireResult) { exit("end") },
+					AcquireEnd: func(context.Context, recipes.Acquire, recipes.AcquireResult) { exit("end") },
 				}))
 				m, err := locks.NewMutex(c, "/l")
 				if err != nil {

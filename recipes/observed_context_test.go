@@ -45,10 +45,14 @@ func TestTheCallersContextStays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
-				c := w.Connect("a", framework.WithObserver(framework.Observer{
-					AcquireStart: func(ctx context.Context, _ framework.Acquire) context.Context { return returned(ctx) },
-					RequestStart: func(ctx context.Context, _ framework.Request) context.Context { return returned(ctx) },
-				}))
+				c := w.Connect("a", framework.Together(
+					framework.WithObserver(framework.Observer{
+						RequestStart: func(ctx context.Context, _ framework.Request) context.Context { return returned(ctx) },
+					}),
+					recipes.WithObserver(recipes.Observer{
+						AcquireStart: func(ctx context.Context, _ recipes.Acquire) context.Context { return returned(ctx) },
+					}),
+				))
 				m, err := locks.NewMutex(c, "/lock")
 				if err != nil {
 					t.Fatal(err)
@@ -92,8 +96,8 @@ func TestAnObserversContextDecidesNothingAboutReentry(t *testing.T) {
 		t.Run(by, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				returned := context.Background()
-				c := w.Connect("a", framework.WithObserver(framework.Observer{
-					AcquireStart: func(context.Context, framework.Acquire) context.Context { return returned },
+				c := w.Connect("a", recipes.WithObserver(recipes.Observer{
+					AcquireStart: func(context.Context, recipes.Acquire) context.Context { return returned },
 				}))
 				m, other := mutexAt(t, c, "/lock"), mutexAt(t, c, "/other")
 				outside := t.Context() // of the holder

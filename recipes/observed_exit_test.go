@@ -49,27 +49,31 @@ func (u *unruly) misbehave() {
 }
 
 func (u *unruly) observers() []framework.Option {
-	bad := framework.WithObserver(framework.Observer{
-		AcquireStart: func(ctx context.Context, _ framework.Acquire) context.Context { u.misbehave(); return ctx },
-		AcquireEnd:   func(context.Context, framework.Acquire, framework.AcquireResult) { u.misbehave() },
-		Released:     func(context.Context, framework.Release) { u.misbehave() },
-		Lost:         func(context.Context, framework.Loss) { u.misbehave() },
-		LostReleased: func(context.Context, framework.Loss) { u.misbehave() },
-		Overran:      func(context.Context, framework.Overrun) { u.misbehave() },
-		StateChanged: func(framework.StateChange) { u.misbehave() },
-		RequestStart: func(ctx context.Context, _ framework.Request) context.Context { u.misbehave(); return ctx },
-		RequestEnd:   func(context.Context, framework.Request, framework.RequestResult) { u.misbehave() },
-	})
-	counts := framework.WithObserver(framework.Observer{
-		AcquireStart: func(ctx context.Context, _ framework.Acquire) context.Context { u.count(1, 0); return ctx },
-		AcquireEnd: func(_ context.Context, _ framework.Acquire, r framework.AcquireResult) {
+	bad := framework.Together(
+		framework.WithObserver(framework.Observer{
+			StateChanged: func(framework.StateChange) { u.misbehave() },
+			RequestStart: func(ctx context.Context, _ framework.Request) context.Context { u.misbehave(); return ctx },
+			RequestEnd:   func(context.Context, framework.Request, framework.RequestResult) { u.misbehave() },
+		}),
+		recipes.WithObserver(recipes.Observer{
+			AcquireStart: func(ctx context.Context, _ recipes.Acquire) context.Context { u.misbehave(); return ctx },
+			AcquireEnd:   func(context.Context, recipes.Acquire, recipes.AcquireResult) { u.misbehave() },
+			Released:     func(context.Context, recipes.Release) { u.misbehave() },
+			Lost:         func(context.Context, recipes.Loss) { u.misbehave() },
+			LostReleased: func(context.Context, recipes.Loss) { u.misbehave() },
+			Overran:      func(context.Context, recipes.Overrun) { u.misbehave() },
+		}),
+	)
+	counts := recipes.WithObserver(recipes.Observer{
+		AcquireStart: func(ctx context.Context, _ recipes.Acquire) context.Context { u.count(1, 0); return ctx },
+		AcquireEnd: func(_ context.Context, _ recipes.Acquire, r recipes.AcquireResult) {
 			u.count(-1, 0)
 			if r.Err == nil {
 				u.count(0, 1)
 			}
 		},
-		Released: func(context.Context, framework.Release) { u.count(0, -1) },
-		Lost:     func(context.Context, framework.Loss) { u.count(0, -1) },
+		Released: func(context.Context, recipes.Release) { u.count(0, -1) },
+		Lost:     func(context.Context, recipes.Loss) { u.count(0, -1) },
 	})
 	return []framework.Option{bad, counts, bad}
 }

@@ -40,27 +40,31 @@ var inPlace = []string{"AcquireStart", "AcquireEnd", "Released", "LostReleased",
 // elsewhere are all others but Revoked, Retried, Batched and Dropped.
 var elsewhere = []string{"Lost", "RequestStart", "RequestEnd", "StateChanged", "Abandoned"}
 
-func (o *oddObserver) observer() framework.Observer {
-	return framework.Observer{
-		AcquireStart: func(ctx context.Context, a framework.Acquire) context.Context {
-			o.at("AcquireStart", a.Path)
-			return ctx
-		},
-		AcquireEnd: func(_ context.Context, a framework.Acquire, _ framework.AcquireResult) {
-			o.at("AcquireEnd", a.Path)
-		},
-		Released:     func(_ context.Context, r framework.Release) { o.at("Released", r.Acquire.Path) },
-		LostReleased: func(_ context.Context, l framework.Loss) { o.at("LostReleased", l.Acquire.Path) },
-		Overran:      func(_ context.Context, r framework.Overrun) { o.at("Overran", r.Acquire.Path) },
-		Lost:         func(_ context.Context, l framework.Loss) { o.at("Lost", l.Acquire.Path) },
-		RequestStart: func(ctx context.Context, _ framework.Request) context.Context {
-			o.at("RequestStart", "")
-			return ctx
-		},
-		RequestEnd:   func(context.Context, framework.Request, framework.RequestResult) { o.at("RequestEnd", "") },
-		StateChanged: func(framework.StateChange) { o.at("StateChanged", "") },
-		Abandoned:    func(framework.Abandonment) { o.at("Abandoned", "") },
-	}
+func (o *oddObserver) observer() framework.Option {
+	return framework.Together(
+		framework.WithObserver(framework.Observer{
+			RequestStart: func(ctx context.Context, _ framework.Request) context.Context {
+				o.at("RequestStart", "")
+				return ctx
+			},
+			RequestEnd:   func(context.Context, framework.Request, framework.RequestResult) { o.at("RequestEnd", "") },
+			StateChanged: func(framework.StateChange) { o.at("StateChanged", "") },
+			Abandoned:    func(framework.Abandonment) { o.at("Abandoned", "") },
+		}),
+		recipes.WithObserver(recipes.Observer{
+			AcquireStart: func(ctx context.Context, a recipes.Acquire) context.Context {
+				o.at("AcquireStart", a.Path)
+				return ctx
+			},
+			AcquireEnd: func(_ context.Context, a recipes.Acquire, _ recipes.AcquireResult) {
+				o.at("AcquireEnd", a.Path)
+			},
+			Released:     func(_ context.Context, r recipes.Release) { o.at("Released", r.Acquire.Path) },
+			LostReleased: func(_ context.Context, l recipes.Loss) { o.at("LostReleased", l.Acquire.Path) },
+			Overran:      func(_ context.Context, r recipes.Overrun) { o.at("Overran", r.Acquire.Path) },
+			Lost:         func(_ context.Context, l recipes.Loss) { o.at("Lost", l.Acquire.Path) },
+		}),
+	)
 }
 
 // eachOdd runs a scenario with each function that blocks, panics or ends its
@@ -118,7 +122,7 @@ func mutexAt(t bubble.T, c *framework.Client, path string, opts ...locks.Option)
 func TestAnOddObserverKeepsNothing(t *testing.T) {
 	eachOdd(t, func(t *testing.T, w *bubble.World, o *oddObserver) {
 		heard := newTally()
-		a := w.Connect("a", framework.WithObserver(o.observer()), framework.WithObserver(heard.observer()))
+		a := w.Connect("a", o.observer(), heard.observer())
 		b := w.Connect("b")
 		o.tasks.Go(func() {
 			if l, err := mutexAt(t, a, "/odd").Acquire(o.until); err == nil {
@@ -162,7 +166,7 @@ func TestAnOddObserverKeepsNothing(t *testing.T) {
 func TestAnOddObserverDelaysNoLoss(t *testing.T) {
 	eachOdd(t, func(t *testing.T, w *bubble.World, o *oddObserver) {
 		heard := newTally()
-		a := w.Connect("a", framework.WithObserver(o.observer()), framework.WithObserver(heard.observer()))
+		a := w.Connect("a", o.observer(), heard.observer())
 		b := w.Connect("b")
 		lost := make(chan time.Time, 1)
 		var deadline time.Time

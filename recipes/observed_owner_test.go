@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
@@ -18,12 +17,12 @@ func TestAnOwnerHasNoLeaseBeforeObserversHearOfIt(t *testing.T) {
 		d := diary{view: w.View}
 		var m *locks.Mutex
 		ctx := recipes.WithOwner(t.Context(), recipes.NewOwner())
-		early := framework.Observer{AcquireEnd: func(context.Context, framework.Acquire, framework.AcquireResult) {
+		early := recipes.Observer{AcquireEnd: func(context.Context, recipes.Acquire, recipes.AcquireResult) {
 			if l, held := m.Held(ctx); held {
 				bubble.Release(t, l)
 			}
 		}}
-		c := w.Connect("a", framework.WithObserver(early), framework.WithObserver(d.observer()), framework.WithObserver(early))
+		c := w.Connect("a", recipes.WithObserver(early), d.observer(), recipes.WithObserver(early))
 		var err error
 		m, err = locks.NewMutex(c, "/l")
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
 // A tally is an observer that counts, and that notes whatever an observer must
@@ -19,8 +20,8 @@ type tally struct {
 	requests map[int]framework.Request
 	waiting  map[string]int // by path
 	held     map[string]int
-	grants   map[granted]time.Time             // leases that have not ended
-	results  map[*call]framework.AcquireResult // of calls that were not looked up
+	grants   map[granted]time.Time           // leases that have not ended
+	results  map[*call]recipes.AcquireResult // of calls that were not looked up
 	events   map[string]int
 
 	lostAndReleased map[granted]bool
@@ -28,7 +29,7 @@ type tally struct {
 
 // begun is a call of Acquire as AcquireStart was told of it.
 type begun struct {
-	acquire framework.Acquire
+	acquire recipes.Acquire
 	call    *call
 	at      time.Time
 }
@@ -37,8 +38,8 @@ type begun struct {
 // what one Run leads one after the other has different grants.
 type granted struct {
 	call    *call
-	acquire framework.Acquire
-	grant   framework.Grant
+	acquire recipes.Acquire
+	grant   recipes.Grant
 }
 
 // callKey is the key of the *call in the context that a caller passes.
@@ -52,22 +53,42 @@ func newTally() *tally {
 		open: map[int]begun{}, requests: map[int]framework.Request{},
 		lostAndReleased: map[granted]bool{},
 		waiting:         map[string]int{}, held: map[string]int{}, events: map[string]int{},
-		grants: map[granted]time.Time{}, results: map[*call]framework.AcquireResult{},
+		grants: map[granted]time.Time{}, results: map[*call]recipes.AcquireResult{},
 	}
 }
 
-func (t *tally) observer() framework.Observer {
-	return framework.Observer{
-		AcquireStart: t.acquireStart, AcquireEnd: t.acquireEnd, Released: t.released, Lost: t.lost,
-		LostReleased: t.lostReleased,
-		RequestStart: t.requestStart, RequestEnd: t.requestEnd,
-		Overran: func(ctx context.Context, o framework.Overrun) {
-			t.note("overran", o.By > 0 && o.Grant.How != "", "%+v", o)
+// observers are what a tally hears, and how it is heard.
+type observers struct {
+	client framework.Observer
+	leases recipes.Observer
+}
+
+func (o observers) option() framework.Option {
+	return framework.Together(framework.WithObserver(o.client), recipes.WithObserver(o.leases))
+}
+
+func (t *tally) observer() framework.Option { return t.observers().option() }
+
+func (t *tally) observers() observers {
+	return observers{
+		client: framework.Observer{
+			RequestStart: t.requestStart,
+			RequestEnd:   t.requestEnd,
+			Retried:      func(ctx context.Context, r framework.Retry) { t.note("retried", r.Err != nil && r.Op != "", "%+v", r) },
+			Batched:      func(b framework.Batch) { t.note("batched", b.Operations > 1, "%+v", b) },
+			Dropped:      func(d framework.Drop) { t.note("dropped", false, "%+v", d) },
 		},
-		Revoked: func(ctx context.Context, r framework.Revocation) { t.note("revoked", callOf(ctx) != nil, "%+v", r) },
-		Retried: func(ctx context.Context, r framework.Retry) { t.note("retried", r.Err != nil && r.Op != "", "%+v", r) },
-		Batched: func(b framework.Batch) { t.note("batched", b.Operations > 1, "%+v", b) },
-		Dropped: func(d framework.Drop) { t.note("dropped", false, "%+v", d) },
+		leases: recipes.Observer{
+			AcquireStart: t.acquireStart,
+			AcquireEnd:   t.acquireEnd,
+			Released:     t.released,
+			Lost:         t.lost,
+			LostReleased: t.lostReleased,
+			Overran: func(ctx context.Context, o recipes.Overrun) {
+				t.note("overran", o.By > 0 && o.Grant.How != "", "%+v", o)
+			},
+			Revoked: func(ctx context.Context, r recipes.Revocation) { t.note("revoked", callOf(ctx) != nil, "%+v", r) },
+		},
 	}
 }
 
@@ -90,7 +111,7 @@ func (t *tally) noteLocked(event string, ok bool, format string, args ...any) {
 	}
 }
 
-func (t *tally) acquireStart(ctx context.Context, a framework.Acquire) context.Context {
+func (t *tally) acquireStart(ctx context.Context, a recipes.Acquire) context.Context {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	span := ctx.Value(spanKey{t}) // a lease's context must not have one
@@ -101,13 +122,13 @@ func (t *tally) acquireStart(ctx context.Context, a framework.Acquire) context.C
 	return context.WithValue(ctx, spanKey{t}, t.begun)
 }
 
-func (t *tally) acquireEnd(ctx context.Context, a framework.Acquire, r framework.AcquireResult) {
+func (t *tally) acquireEnd(ctx context.Context, a recipes.Acquire, r recipes.AcquireResult) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	id, _ := ctx.Value(spanKey{t}).(int)
 	began, ok := t.open[id]
 	ok = ok && began.acquire == a && began.call == callOf(ctx) && r.Waited == time.Since(began.at)
-	ok = ok && (r.Err == nil) == (r.Grant.How != "") && (r.Err == nil || r.Grant == framework.Grant{})
+	ok = ok && (r.Err == nil) == (r.Grant.How != "") && (r.Err == nil || r.Grant == recipes.Grant{})
 	t.noteLocked("acquire end", ok, "%+v, %+v, begun as %d: %+v", a, r, id, began)
 	delete(t.open, id)
 	t.waiting[a.Path]--
@@ -120,18 +141,18 @@ func (t *tally) acquireEnd(ctx context.Context, a framework.Acquire, r framework
 	}
 }
 
-func (t *tally) released(ctx context.Context, r framework.Release) {
+func (t *tally) released(ctx context.Context, r recipes.Release) {
 	t.ended(ctx, "released", granted{callOf(ctx), r.Acquire, r.Grant}, r.Held, true)
 }
 
-func (t *tally) lost(ctx context.Context, l framework.Loss) {
-	ok := l.Err != nil && l.Reason != "" && l.Reason != framework.LostOtherwise
+func (t *tally) lost(ctx context.Context, l recipes.Loss) {
+	ok := l.Err != nil && l.Reason != "" && l.Reason != recipes.LostOtherwise
 	t.ended(ctx, "lost", granted{callOf(ctx), l.Acquire, l.Grant}, l.Held, ok)
 }
 
 // lostReleased may be called before lost is, which is called on another
 // goroutine.
-func (t *tally) lostReleased(ctx context.Context, l framework.Loss) {
+func (t *tally) lostReleased(ctx context.Context, l recipes.Loss) {
 	g := granted{callOf(ctx), l.Acquire, l.Grant}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -168,7 +189,7 @@ func (t *tally) requestEnd(ctx context.Context, r framework.Request, result fram
 }
 
 // result returns how AcquireEnd has told that a call has ended.
-func (t *tally) result(c *call) (r framework.AcquireResult, ok bool) {
+func (t *tally) result(c *call) (r recipes.AcquireResult, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r, ok = t.results[c]

@@ -24,15 +24,15 @@ func TestLostReleasedIsCalledBeforeDoReturns(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		free := make(chan struct{})
 		var mu sync.Mutex
-		var released, lost []framework.Loss
-		a := w.Connect("a", framework.WithObserver(framework.Observer{
-			Lost: func(_ context.Context, l framework.Loss) {
+		var released, lost []recipes.Loss
+		a := w.Connect("a", recipes.WithObserver(recipes.Observer{
+			Lost: func(_ context.Context, l recipes.Loss) {
 				<-free
 				mu.Lock()
 				defer mu.Unlock()
 				lost = append(lost, l)
 			},
-			LostReleased: func(ctx context.Context, l framework.Loss) {
+			LostReleased: func(ctx context.Context, l recipes.Loss) {
 				if ctx.Value(callerKey{}) != "caller" || ctx.Err() != nil {
 					t.Errorf("the context has the value %v and the error %v", ctx.Value(callerKey{}), ctx.Err())
 				}
@@ -52,7 +52,7 @@ func TestLostReleasedIsCalledBeforeDoReturns(t *testing.T) {
 		var paths []string
 		for _, l := range released {
 			paths = append(paths, w.View.Path(l.Acquire.Path))
-			if l.Reason != framework.LostSession || !errors.Is(l.Err, framework.ErrSessionLost) || time.Since(l.At) > time.Second || l.Held < time.Second {
+			if l.Reason != recipes.LostSession || !errors.Is(l.Err, framework.ErrSessionLost) || time.Since(l.At) > time.Second || l.Held < time.Second {
 				t.Errorf("told: %+v", l)
 			}
 		}
@@ -79,8 +79,8 @@ func TestLostReleasedIsCalledBeforeDoReturns(t *testing.T) {
 // A lease that is held until its release is not told as a lost one.
 func TestLostReleasedIsNotCalledForAHeldLease(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		a := w.Connect("a", framework.WithObserver(framework.Observer{
-			LostReleased: func(_ context.Context, l framework.Loss) { t.Errorf("told of %+v", l) },
+		a := w.Connect("a", recipes.WithObserver(recipes.Observer{
+			LostReleased: func(_ context.Context, l recipes.Loss) { t.Errorf("told of %+v", l) },
 		}))
 		lease := bubble.Acquire(t, t.Context(), allOf(t, a))
 		bubble.Release(t, lease)

@@ -46,8 +46,8 @@ func TestSlowReleasedKeepsNoOtherLock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				free := make(chan struct{})
-				a := w.Connect("a", framework.WithObserver(framework.Observer{
-					Released: func(context.Context, framework.Release) { <-free },
+				a := w.Connect("a", recipes.WithObserver(recipes.Observer{
+					Released: func(context.Context, recipes.Release) { <-free },
 				}))
 				release := way(t, a)
 				if name == "failing All" {
@@ -103,7 +103,7 @@ func TestSlowOverranKeepsNoTerm(t *testing.T) {
 		defer release()
 		called := make(chan struct{}, 1)
 		a := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection),
-			framework.WithObserver(framework.Observer{Overran: func(context.Context, framework.Overrun) {
+			recipes.WithObserver(recipes.Observer{Overran: func(context.Context, recipes.Overrun) {
 				called <- struct{}{}
 				<-free
 			}}))

@@ -183,7 +183,7 @@ func WithAsyncRelease() ZnodeOption {
 	return ZnodeOption{LeaseOption: lineOption(func(s *settings) { s.AsyncRelease = true })}
 }
 
-// WithLabel sets what observers count together: see framework.Acquire. Default:
+// WithLabel sets what observers count together: see Acquire. Default:
 // the path at the ensemble, for the locks of a locks.Keyed its root, for the
 // members of a presence.Group its path, and for instances of a service that of
 // the service. There should not be many labels in a process. The log lines of

@@ -32,7 +32,7 @@ var failures = []struct {
 // it is "busy", "timeout", "canceled", "closed", "deadlock", "layout",
 // "exhausted", "no_auth", "session_lost" or "unreachable", or "error" for any
 // other error.
-func Outcome(r framework.AcquireResult) string {
+func Outcome(r AcquireResult) string {
 	if r.Err == nil {
 		return string(r.Grant.How)
 	}

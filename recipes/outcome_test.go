@@ -13,7 +13,7 @@ import (
 )
 
 func TestOutcome(t *testing.T) {
-	granted := framework.AcquireResult{Grant: framework.Grant{How: framework.GrantedByHandoff}}
+	granted := recipes.AcquireResult{Grant: recipes.Grant{How: recipes.GrantedByHandoff}}
 	if got := recipes.Outcome(granted); got != "handoff" {
 		t.Errorf("a grant: %s", got)
 	}
@@ -35,7 +35,7 @@ func TestOutcome(t *testing.T) {
 		{zk.ErrNoServer, "unreachable"},
 		{errors.New("refused"), "error"},
 	} {
-		if got := recipes.Outcome(framework.AcquireResult{Err: fmt.Errorf("acquire /lock: %w", tt.err)}); got != tt.want {
+		if got := recipes.Outcome(recipes.AcquireResult{Err: fmt.Errorf("acquire /lock: %w", tt.err)}); got != tt.want {
 			t.Errorf("%v: %s, want %s", tt.err, got, tt.want)
 		}
 	}

@@ -24,8 +24,8 @@ type overruns struct {
 func (o *overruns) connect(w *bubble.World) *framework.Client {
 	core, logs := observer.New(zap.ErrorLevel)
 	o.logs = logs
-	return w.Connect("a", framework.WithLogger(zap.New(core)), framework.WithObserver(framework.Observer{
-		Overran: func(_ context.Context, over framework.Overrun) { o.by = append(o.by, over.By) },
+	return w.Connect("a", framework.WithLogger(zap.New(core)), recipes.WithObserver(recipes.Observer{
+		Overran: func(_ context.Context, over recipes.Overrun) { o.by = append(o.by, over.By) },
 	}))
 }
 

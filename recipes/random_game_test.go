@@ -98,9 +98,9 @@ var dirs = []string{"/below/mutex", "/below/rw", "/below/semaphore/locks", "/bel
 
 // broken is what is wrong on purpose in a game that has to notice it.
 type broken struct {
-	events func(framework.Observer) framework.Observer // what the observers of the clients are told
-	lock   func(*player) recipes.Acquirer              // what is in place of the first lock of the scope
-	caught string                                      // how it was noticed
+	events func(observers) observers      // what the observers of the clients are told
+	lock   func(*player) recipes.Acquirer // what is in place of the first lock of the scope
+	caught string                         // how it was noticed
 }
 
 // newGame draws how the game is set up. If b is nil nothing is wrong.
@@ -127,12 +127,12 @@ func newGame(t *rapid.T, scope string, b *broken) *game {
 	}
 	for i := range rapid.SampledFrom([]int{3, 3, 3, 6}).Draw(t, "clients") {
 		p := &player{name: fmt.Sprint("client ", i), tallies: []*tally{newTally(), newTally()}}
-		second := p.tallies[1].observer()
+		second := p.tallies[1].observers()
 		if b != nil && b.events != nil {
 			second = b.events(second)
 		}
 		p.client = g.w.Connect(p.name, framework.WithErrorPolicy(policy), framework.WithSessionTimeout(timeout),
-			framework.WithObserver(p.tallies[0].observer()), framework.WithObserver(g.disturbing(disturbed, p)), framework.WithObserver(second))
+			p.tallies[0].observer(), g.disturbing(disturbed, p), second.option())
 		p.self.Store(p.client)
 		g.players = append(g.players, p)
 		for v := range options {

@@ -11,7 +11,7 @@ import (
 // disturbing returns an observer of a player's client that disturbs: it panics
 // wherever it is called, or it blocks for long, or calls back into the library,
 // where that must keep nobody waiting.
-func (g *game) disturbing(how string, p *player) framework.Observer {
+func (g *game) disturbing(how string, p *player) framework.Option {
 	panics := func() {
 		if how == "panics" {
 			panic("an observer's")
@@ -33,17 +33,21 @@ func (g *game) disturbing(how string, p *player) framework.Observer {
 			}
 		}
 	}
-	return framework.Observer{
-		AcquireStart: func(ctx context.Context, _ framework.Acquire) context.Context {
-			panics()
-			return ctx
-		},
-		AcquireEnd:   func(context.Context, framework.Acquire, framework.AcquireResult) { panics() },
-		Released:     func(context.Context, framework.Release) { panics() },
-		LostReleased: func(context.Context, framework.Loss) { panics() },
-		Lost:         func(context.Context, framework.Loss) { disturb() },
-		Revoked:      func(context.Context, framework.Revocation) { disturb() },
-		RequestEnd:   func(context.Context, framework.Request, framework.RequestResult) { disturb() },
-		StateChanged: func(framework.StateChange) { disturb() },
-	}
+	return framework.Together(
+		framework.WithObserver(framework.Observer{
+			RequestEnd:   func(context.Context, framework.Request, framework.RequestResult) { disturb() },
+			StateChanged: func(framework.StateChange) { disturb() },
+		}),
+		recipes.WithObserver(recipes.Observer{
+			AcquireStart: func(ctx context.Context, _ recipes.Acquire) context.Context {
+				panics()
+				return ctx
+			},
+			AcquireEnd:   func(context.Context, recipes.Acquire, recipes.AcquireResult) { panics() },
+			Released:     func(context.Context, recipes.Release) { panics() },
+			LostReleased: func(context.Context, recipes.Loss) { panics() },
+			Lost:         func(context.Context, recipes.Loss) { disturb() },
+			Revoked:      func(context.Context, recipes.Revocation) { disturb() },
+		}),
+	)
 }

@@ -64,82 +64,82 @@ func TestRandomGames(t *testing.T) {
 }
 
 // wrongEvents are faults of what an observer is told.
-var wrongEvents = map[string]func(o framework.Observer) framework.Observer{
-	"a release is not told": func(o framework.Observer) framework.Observer {
+var wrongEvents = map[string]func(o observers) observers{
+	"a release is not told": func(o observers) observers {
 		var n atomic.Int32
-		released := o.Released
-		o.Released = func(ctx context.Context, r framework.Release) {
+		released := o.leases.Released
+		o.leases.Released = func(ctx context.Context, r recipes.Release) {
 			if n.Add(1)%4 != 0 {
 				released(ctx, r)
 			}
 		}
 		return o
 	},
-	"losses by Close are not told": func(o framework.Observer) framework.Observer {
-		lost := o.Lost
-		o.Lost = func(ctx context.Context, l framework.Loss) {
-			if l.Reason != framework.LostClosed {
+	"losses by Close are not told": func(o observers) observers {
+		lost := o.leases.Lost
+		o.leases.Lost = func(ctx context.Context, l recipes.Loss) {
+			if l.Reason != recipes.LostClosed {
 				lost(ctx, l)
 			}
 		}
 		return o
 	},
-	"a loss is told twice": func(o framework.Observer) framework.Observer {
-		lost := o.Lost
-		o.Lost = func(ctx context.Context, l framework.Loss) {
+	"a loss is told twice": func(o observers) observers {
+		lost := o.leases.Lost
+		o.leases.Lost = func(ctx context.Context, l recipes.Loss) {
 			lost(ctx, l)
 			lost(ctx, l)
 		}
 		return o
 	},
-	"the end of a failed call is not told": altersEnd(func(end endOf, ctx context.Context, a framework.Acquire, r framework.AcquireResult) {
+	"the end of a failed call is not told": altersEnd(func(end endOf, ctx context.Context, a recipes.Acquire, r recipes.AcquireResult) {
 		if r.Err == nil {
 			end(ctx, a, r)
 		}
 	}),
-	"re-entered leases are not told": altersEnd(func(end endOf, ctx context.Context, a framework.Acquire, r framework.AcquireResult) {
-		if r.Grant.How != framework.GrantedByReentry {
+	"re-entered leases are not told": altersEnd(func(end endOf, ctx context.Context, a recipes.Acquire, r recipes.AcquireResult) {
+		if r.Grant.How != recipes.GrantedByReentry {
 			end(ctx, a, r)
 		}
 	}),
-	"the end has another context": altersEnd(func(end endOf, _ context.Context, a framework.Acquire, r framework.AcquireResult) {
+	"the end has another context": altersEnd(func(end endOf, _ context.Context, a recipes.Acquire, r recipes.AcquireResult) {
 		end(context.Background(), a, r)
 	}),
-	"the end is told later": altersEnd(func(end endOf, ctx context.Context, a framework.Acquire, r framework.AcquireResult) {
+	"the end is told later": altersEnd(func(end endOf, ctx context.Context, a recipes.Acquire, r recipes.AcquireResult) {
 		time.AfterFunc(time.Millisecond, func() { end(ctx, a, r) })
 	}),
-	"a busy lock is a grant": altersEnd(func(end endOf, ctx context.Context, a framework.Acquire, r framework.AcquireResult) {
+	"a busy lock is a grant": altersEnd(func(end endOf, ctx context.Context, a recipes.Acquire, r recipes.AcquireResult) {
 		if a.Try {
 			r.Err = nil
 		}
 		end(ctx, a, r)
 	}),
-	"a path of the client's view": func(o framework.Observer) framework.Observer {
-		start, end := o.AcquireStart, o.AcquireEnd
-		view := func(a framework.Acquire) framework.Acquire {
+	"a path of the client's view": func(o observers) observers {
+		start, end := o.leases.AcquireStart, o.leases.AcquireEnd
+		view := func(a recipes.Acquire) recipes.Acquire {
 			a.Path = strings.TrimPrefix(a.Path, "/team/blue")
 			return a
 		}
-		o.AcquireStart = func(ctx context.Context, a framework.Acquire) context.Context { return start(ctx, view(a)) }
-		o.AcquireEnd = func(ctx context.Context, a framework.Acquire, r framework.AcquireResult) { end(ctx, view(a), r) }
+		o.leases.AcquireStart = func(ctx context.Context, a recipes.Acquire) context.Context { return start(ctx, view(a)) }
+		o.leases.AcquireEnd = func(ctx context.Context, a recipes.Acquire, r recipes.AcquireResult) { end(ctx, view(a), r) }
 		return o
 	},
-	"a request's end has another context": func(o framework.Observer) framework.Observer {
-		end := o.RequestEnd
-		o.RequestEnd = func(_ context.Context, r framework.Request, result framework.RequestResult) {
+	"a request's end has another context": func(o observers) observers {
+		end := o.client.RequestEnd
+		o.client.RequestEnd = func(_ context.Context, r framework.Request, result framework.RequestResult) {
 			end(context.Background(), r, result)
 		}
 		return o
 	},
 }
 
-type endOf = func(ctx context.Context, a framework.Acquire, r framework.AcquireResult)
+type endOf = func(ctx context.Context, a recipes.Acquire, r recipes.AcquireResult)
 
 // altersEnd returns a fault of AcquireEnd.
-func altersEnd(alter func(end endOf, ctx context.Context, a framework.Acquire, r framework.AcquireResult)) func(framework.Observer) framework.Observer {
-	return func(o framework.Observer) framework.Observer {
-		end := o.AcquireEnd
-		o.AcquireEnd = func(ctx context.Context, a framework.Acquire, r framework.AcquireResult) { alter(end, ctx, a, r) }
+func altersEnd(alter func(end endOf, ctx context.Context, a recipes.Acquire, r recipes.AcquireResult)) func(observers) observers {
+	return func(o observers) observers {
+		end := o.leases.AcquireEnd
+		o.leases.AcquireEnd = func(ctx context.Context, a recipes.Acquire, r recipes.AcquireResult) { alter(end, ctx, a, r) }
 		return o
 	}
 }

@@ -348,8 +348,8 @@ func TestLeaseContextOutlivesTheWait(t *testing.T) {
 func TestErrorsNameWhatWasDone(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		told := error(nil)
-		c := w.Connect("a", framework.WithObserver(framework.Observer{
-			AcquireEnd: func(_ context.Context, _ framework.Acquire, r framework.AcquireResult) { told = r.Err },
+		c := w.Connect("a", recipes.WithObserver(recipes.Observer{
+			AcquireEnd: func(_ context.Context, _ recipes.Acquire, r recipes.AcquireResult) { told = r.Err },
 		}))
 		l := bubble.Acquire(t, t.Context(), mutexOf(t, c))
 		for _, other := range []*framework.Client{c, w.Connect("b")} { // with an observer, and without

@@ -22,6 +22,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/zkrecipes/zkrecipes/internal/least"
+	"github.com/zkrecipes/zkrecipes/internal/random"
 )
 
 // Policy returns the schedule of one operation. It holds no state, and any
@@ -48,17 +49,21 @@ func Exponential(base, max time.Duration, tries int) Policy {
 	given := []time.Duration{base, max}
 	base = atLeast(base, shortest)
 	max = atLeast(max, base)
-	// backoff draws from interval*(1 ± factor): half the bound with a factor of
-	// 1 is full jitter.
-	fresh := exponential(
-		backoff.WithInitialInterval(base/2),
-		backoff.WithMaxInterval(max/2),
+	bounds := exponential(
+		backoff.WithInitialInterval(base),
+		backoff.WithMaxInterval(max),
 		backoff.WithMultiplier(2),
-		backoff.WithRandomizationFactor(1),
+		backoff.WithRandomizationFactor(0),
 		backoff.WithMaxElapsedTime(0), // no limit in time: tries is the limit
 	)
+	fresh := func() backoff.BackOff { return jittered{bounds()} }
 	return checked(atMost(tries, fresh), given...)
 }
+
+// jittered draws each pause from 0 to that of a schedule without an end.
+type jittered struct{ backoff.BackOff }
+
+func (j jittered) NextBackOff() time.Duration { return random.N(j.BackOff.NextBackOff()) }
 
 // NTimes retries n times, each after a pause of d.
 //

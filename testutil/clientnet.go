@@ -27,7 +27,10 @@ func (e *Embedded) Dial(network, address string, timeout time.Duration) (net.Con
 }
 
 func (e *Embedded) dialMemory(network, address string) (*pipeEnd, error) {
-	for _, m := range e.members {
+	e.mu.Lock()
+	members := e.members
+	e.mu.Unlock()
+	for _, m := range members {
 		if m.addr != address {
 			continue
 		}
@@ -57,7 +60,7 @@ func (e *Embedded) ClientNet(name string) *ClientNet {
 	defer e.mu.Unlock()
 	n := e.clients[name]
 	if n == nil {
-		n = NewClientNet(e.Servers(), e.Dial)
+		n = NewClientNet(e.serversLocked(), e.Dial)
 		if e.clients == nil {
 			e.clients = map[string]*ClientNet{}
 		}
@@ -77,7 +80,6 @@ func (e *Embedded) ClientNet(name string) *ClientNet {
 // [NewClientNet] makes one for other servers. Its methods may be called from
 // any goroutine. The zero ClientNet acts like a closed one.
 type ClientNet struct {
-	servers       []string
 	dial          func(network, address string, timeout time.Duration) (net.Conn, error)
 	wg            sync.WaitGroup
 	done          chan struct{} // closed when Close begins
@@ -88,6 +90,7 @@ type ClientNet struct {
 	keeper     keeper
 
 	mu          sync.Mutex // guards what follows
+	servers     []string
 	closed      bool
 	cutToServer bool // cut in this direction
 	cutToClient bool
@@ -95,8 +98,7 @@ type ClientNet struct {
 	changed     chan struct{} // closed and replaced when the cuts change
 	hooks       []*hook
 	imitates    Imitation
-	listening   string // what Listen has returned
-	listeners   []net.Listener
+	listeners   []net.Listener // of the servers, as far as Listen has opened them
 }
 
 // NewClientNet returns a network between one client and servers that no
@@ -111,6 +113,16 @@ func NewClientNet(servers string, dial func(network, address string, timeout tim
 		servers: strings.Split(servers, ","), dial: dial, done: make(chan struct{}),
 		conns: map[*pipeEnd]struct{}{}, changed: make(chan struct{}),
 	}
+}
+
+// AddServer tells the network of a server that has joined the others. An
+// Ensemble does so itself when a member is added. The server's index in a
+// Request is the next one. Its address for other processes is in what Listen
+// returns from then on.
+func (n *ClientNet) AddServer(address string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.servers = append(n.servers, address)
 }
 
 // Dial connects the client to a server. While the client is cut off, Dial waits

@@ -412,13 +412,17 @@ func (c *conn) flush(b []byte) bool {
 	return err == nil
 }
 
-// cleanUp cleans up when the writer has ended.
+// cleanUp cleans up when the writer has ended. It drops what was not sent:
+// Go keeps a stopped timer for a while, and what it refers to with it.
 func (c *conn) cleanUp() {
 	c.nc.Close()
 	e := c.m.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c.closeLocked()
+	c.outMu.Lock()
+	c.out = nil
+	c.outMu.Unlock()
 	c.pumpLocked()
 	delete(c.m.conns, c)
 }

@@ -22,9 +22,11 @@ func (e *Embedded) tick() {
 	last := e.start
 	for {
 		next := time.Duration(sweeps+1) * sweep
+		e.mu.Lock()
 		for _, m := range e.members {
 			next = min(next, time.Duration(m.halvesAt(last)+1)*(m.tick/2))
 		}
+		e.mu.Unlock()
 		timer.Reset(time.Until(e.start.Add(next)))
 		select {
 		case <-e.done:
@@ -104,7 +106,7 @@ func (e *Embedded) checkSilenceLocked(last, now time.Time) {
 			continue
 		}
 		maps.DeleteFunc(m.lead.followers, func(_ *member, heard time.Time) bool { return now.Sub(heard) >= limit })
-		if m.ticked(last, now) && (len(m.lead.followers)+1)*2 <= len(e.members) {
+		if m.ticked(last, now) && !m.decidesLocked().quorum(append(slices.Collect(maps.Keys(m.lead.followers)), m)) {
 			m.lookLocked("leads and has no quorum")
 			e.changedLocked()
 		}
@@ -206,7 +208,7 @@ func (e *Embedded) findLeadersLocked(follow bool) bool {
 	}
 	if l := e.leaderLocked(); l != nil && l.lead.epoch == e.epoch {
 		for _, m := range looking {
-			if e.reachableLocked(m, l) && e.followingLocked(l)+2 > len(e.members)/2 {
+			if e.reachableLocked(m, l) && !l.lead.deposed && l.decidesLocked().quorum(append(l.lead.inStepLocked(), m)) {
 				found = true
 				if follow {
 					m.followLocked(l)
@@ -221,28 +223,19 @@ func (e *Embedded) findLeadersLocked(follow bool) bool {
 		return cmp.Or(cmp.Compare(b.acknowledged, a.acknowledged), cmp.Compare(b.index, a.index))
 	})
 	for _, candidate := range looking {
-		if candidate.through != nil {
+		config := candidate.decidesLocked()
+		if candidate.through != nil || !config.votes(candidate) {
 			continue
 		}
-		voters := slices.DeleteFunc(slices.Clone(looking), func(v *member) bool {
+		reached := slices.DeleteFunc(slices.Clone(looking), func(v *member) bool {
 			return v != candidate && !e.reachableLocked(v, candidate)
 		})
-		if len(voters)*2 > len(e.members) {
+		if config.quorum(reached) {
 			if follow {
-				candidate.leadLocked(voters)
+				candidate.leadLocked(reached)
 			}
 			return true
 		}
 	}
 	return found
-}
-
-func (e *Embedded) followingLocked(l *member) int {
-	n := 0
-	for f := range l.lead.followers {
-		if f.leader == l && e.reachableLocked(f, l) {
-			n++
-		}
-	}
-	return n
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -35,12 +34,15 @@ type Embedded struct {
 	ticked  atomic.Int64 // when the members' clocks have ticked last, in nanoseconds since the start
 	over    atomic.Bool  // Close was called
 
+	growing sync.Mutex // one member is added at a time
+
 	mu         sync.Mutex // guards the state of the whole ensemble: one lock gives one order of events
 	closed     bool
 	members    []*member
-	log        []*txn // committed entries that are still kept
-	logged     int    // bytes in log
-	dropped    int    // the number of committed entries dropped from the front of log
+	config     *configuration // the latest one; without WithReconfig what the files on the disks say
+	log        []*txn         // committed entries that are still kept
+	logged     int            // bytes in log
+	dropped    int            // the number of committed entries dropped from the front of log
 	epoch      int64
 	partitions map[[2]int]bool
 	electing   bool          // an election is scheduled
@@ -112,25 +114,26 @@ func New(opts ...Option) (*Embedded, error) {
 		partitions: map[[2]int]bool{}, requests: map[Op]int{},
 	}
 	for i := range cfg.members {
-		e.members = append(e.members, &member{e: e, index: i, settings: cfg.of(i), addr: fmt.Sprintf("member%d:2181", i)})
+		e.members = append(e.members, e.newMember(i))
 	}
 	for member, through := range cfg.secondHops {
 		e.members[member].through = e.members[through]
 	}
 	for i, m := range e.members {
-		if !cfg.memory {
-			m.addr = "127.0.0.1:0"
-			if cfg.listen != nil {
-				m.addr = cfg.listen[i]
-			}
+		if cfg.listen != nil {
+			m.addr = cfg.listen[i]
 		}
 		if err := m.listen(0); err != nil {
 			return nil, oneline.Join(fmt.Errorf("testutil: member %d: %w", i, err), e.Close())
 		}
 	}
 	e.mu.Lock()
+	e.config = &configuration{servers: map[int64]server{}}
 	for _, m := range e.members {
-		m.tree = newTree(e.ensembleConfig())
+		e.config.servers[m.number()] = ownServer(m)
+	}
+	for _, m := range e.members {
+		m.config, m.tree = e.config, newTree()
 		m.bootLocked()
 	}
 	e.electLocked()
@@ -140,18 +143,12 @@ func New(opts ...Option) (*Embedded, error) {
 	return e, nil
 }
 
-// ensembleConfig returns the data of the znode /zookeeper/config: none on a
-// standalone server.
-func (e *Embedded) ensembleConfig() string {
-	if len(e.members) == 1 {
-		return ""
+func (e *Embedded) newMember(index int) *member {
+	m := &member{e: e, index: index, settings: e.cfg.of(index), addr: "127.0.0.1:0"}
+	if e.cfg.memory {
+		m.addr = fmt.Sprintf("member%d:2181", index)
 	}
-	var b strings.Builder
-	for i, m := range e.members {
-		host, port, _ := net.SplitHostPort(m.addr)
-		fmt.Fprintf(&b, "server.%d=%s:2888:3888:participant;%s:%s\n", i+1, host, host, port)
-	}
-	return b.String() + "version=0"
+	return m
 }
 
 // Close stops the members, closes all connections and all networks of
@@ -202,8 +199,15 @@ func (e *Embedded) changedLocked() {
 	}
 }
 
-// Servers returns the addresses of all members, separated by commas.
+// Servers returns the addresses of all members, separated by commas. Those that
+// were removed are among them.
 func (e *Embedded) Servers() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.serversLocked()
+}
+
+func (e *Embedded) serversLocked() string {
 	addrs := make([]string, len(e.members))
 	for i, m := range e.members {
 		addrs[i] = m.addr
@@ -211,8 +215,12 @@ func (e *Embedded) Servers() string {
 	return strings.Join(addrs, ",")
 }
 
-// Members returns the number of members, running or not.
-func (e *Embedded) Members() int { return len(e.members) }
+// Members returns the number of members, running or not, and removed or not.
+func (e *Embedded) Members() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.members)
+}
 
 // Leader returns the index of the member that leads, or -1 if none does. A
 // standalone server leads. A leader that was cut off leads until it gives up or
@@ -240,7 +248,7 @@ func (e *Embedded) leaderLocked() *member {
 // member that can reach it serves. It returns an error when ctx ends and when
 // the ensemble is closed.
 func (e *Embedded) WaitServing(ctx context.Context) error {
-	if len(e.members) == 0 {
+	if e.done == nil {
 		return errClosed
 	}
 	for {
@@ -274,6 +282,8 @@ func (e *Embedded) servingLocked() bool {
 }
 
 func (e *Embedded) memberAt(i int) (*member, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if i < 0 || i >= len(e.members) {
 		return nil, fmt.Errorf("testutil: no member %d in an ensemble of %d", i, len(e.members))
 	}

@@ -87,6 +87,27 @@ func ExampleEmbedded_Stop() {
 	// /before
 }
 
+// A member is replaced by one at another address.
+func ExampleEmbedded_AddMember() {
+	ctx := context.Background()
+	ens, err := testutil.New(testutil.WithMembers(3), testutil.WithReconfig(), testutil.InMemory())
+	check(err)
+	defer ens.Close()
+
+	added, err := ens.AddMember(ctx)
+	check(err)
+	check(ens.RemoveMember(ctx, 0)) // it goes on as a follower without a vote
+	check(ens.Stop(0))
+	config, _ := ens.Data("/zookeeper/config")
+	fmt.Printf("member %d of %s\n%s\n", added, ens.Servers(), config)
+	// Output:
+	// member 3 of member0:2181,member1:2181,member2:2181,member3:2181
+	// server.2=member1:2888:3888:participant;member1:2181
+	// server.3=member2:2888:3888:participant;member2:2181
+	// server.4=member3:2888:3888:participant;member3:2181
+	// version=100000002
+}
+
 // The network of one client loses the answer to its second create. The create
 // was executed, and the client cannot know.
 func ExampleNewFault() {

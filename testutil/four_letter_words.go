@@ -74,7 +74,7 @@ func (m *member) wordLocked(c *conn, word string) {
 
 func (m *member) modeLocked() string {
 	switch {
-	case len(m.e.members) == 1:
+	case m.e.standalone():
 		return "standalone"
 	case m.lead != nil:
 		return "leader"
@@ -133,12 +133,12 @@ func (m *member) monitorLocked(b *strings.Builder) {
 		size += len(path) + len(n.data)
 	}
 	lines := []metric{{"version", m.version()}, {"server_state", m.modeLocked()}}
-	if len(m.e.members) > 1 {
+	if !m.e.standalone() {
 		state := "following"
 		if m.lead != nil {
 			state = "leading"
 		}
-		lines = append(lines, metric{"peer_state", state + " - broadcast"}, metric{"quorum_size", len(m.e.members)})
+		lines = append(lines, metric{"peer_state", state + " - broadcast"}, metric{"quorum_size", m.config.voters()})
 	}
 	lines = append(
 		lines, metric{"ephemerals_count", ephemerals}, metric{"num_alive_connections", len(m.conns)},
@@ -149,10 +149,16 @@ func (m *member) monitorLocked(b *strings.Builder) {
 		metric{"watch_count", m.dataWatches.size() + m.childWatches.size()},
 		metric{"approximate_data_size", size}, metric{"uptime", time.Since(m.booted).Milliseconds()},
 	)
-	if m.lead != nil && len(m.e.members) > 1 {
+	if m.lead != nil && !m.e.standalone() {
+		spectators := 0
+		for f := range m.lead.followers {
+			if !m.config.votes(f) {
+				spectators++
+			}
+		}
 		lines = append(
 			lines, metric{"learners", len(m.lead.followers)}, metric{"synced_followers", len(m.lead.followers)},
-			metric{"synced_non_voting_followers", 0}, metric{"synced_observers", 0}, metric{"pending_syncs", 0},
+			metric{"synced_non_voting_followers", spectators}, metric{"synced_observers", 0}, metric{"pending_syncs", 0},
 		)
 	}
 	for _, l := range lines {
@@ -184,16 +190,16 @@ func (m *member) environmentLocked(b *strings.Builder) {
 
 func (m *member) settingsLocked(b *strings.Builder) {
 	cfg, id := &m.e.cfg, m.number()
-	if len(m.e.members) == 1 {
+	if m.e.standalone() {
 		id = 0
 	}
 	_, port, _ := net.SplitHostPort(m.addr)
 	fmt.Fprintf(b, "clientPort=%s\nsecureClientPort=-1\ndataDir=memory\ndataDirSize=0\ndataLogDir=memory\ndataLogSize=0\n", port)
 	fmt.Fprintf(b, "tickTime=%d\nmaxClientCnxns=0\nminSessionTimeout=%d\nmaxSessionTimeout=%d\nclientPortListenBacklog=-1\nserverId=%d\n",
 		m.tick.Milliseconds(), m.least.Milliseconds(), m.most.Milliseconds(), id)
-	if len(m.e.members) > 1 {
+	if !m.e.standalone() {
 		fmt.Fprintf(b, "initLimit=%d\nsyncLimit=%[1]d\nelectionAlg=3\nelectionPort=3888\nquorumPort=2888\npeerType=0\nmembership: \n%s",
-			cfg.syncLimit, m.e.ensembleConfig())
+			cfg.syncLimit, m.config)
 	}
 }
 
@@ -334,7 +340,7 @@ func (m *member) describeLocked() string {
 	for _, flag := range []struct {
 		set  bool
 		word string
-	}{{m.paused, "paused"}, {m.mute, "mute"}, {m.wedged, "wedged"}, {m.lagging, "lagging"}} {
+	}{{!m.e.standalone() && !m.config.votes(m), "without a vote"}, {m.paused, "paused"}, {m.mute, "mute"}, {m.wedged, "wedged"}, {m.lagging, "lagging"}} {
 		if flag.set {
 			state += ", " + flag.word
 		}

@@ -17,6 +17,7 @@ type leadership struct {
 	sessions  map[int64]*trackedSession
 	followers map[*member]time.Time // and when each was last heard from
 	pending   []*request            // waiting to be executed in order, or for a quorum
+	deposed   bool                  // it was removed from those that vote: see reconfiguredLocked
 	draining  bool
 }
 
@@ -29,8 +30,9 @@ type trackedSession struct {
 	closing bool
 }
 
-// leadLocked makes the member the leader of voters, which include it.
-func (m *member) leadLocked(voters []*member) {
+// leadLocked makes the member the leader of those that it has reached, itself
+// included.
+func (m *member) leadLocked(reached []*member) {
 	e := m.e
 	m.copyMissedLocked(e.mostAppliedLocked())
 	m.leader = nil
@@ -38,19 +40,23 @@ func (m *member) leadLocked(voters []*member) {
 		m: m, epoch: e.epoch, sessions: map[int64]*trackedSession{}, followers: map[*member]time.Time{},
 	}
 	m.advanceLocked()
-	if len(e.members) > 1 {
+	if !e.standalone() {
 		e.epoch++
 		m.lead.epoch = e.epoch
+		if e.cfg.reconfig && e.config.version == 0 {
+			e.config = e.config.with(func(c *configuration) { c.version = e.epoch << 32 })
+		}
 		m.appendLocked(&txn{kind: epochEntry, code: wire.SystemError, zxid: max(e.epoch<<32, m.tree.zxid)}) // greater: see Provisioned of package hidden
 		e.cfg.logf("testutil: member %d leads, epoch %d", m.index, e.epoch)
 	}
+	m.adoptLocked()
 	now := time.Now()
 	for id, timeout := range m.tree.sessions {
 		t := &trackedSession{}
 		t.touch(m, id, now, time.Duration(timeout)*time.Millisecond)
 		m.lead.sessions[id] = t
 	}
-	for _, f := range voters {
+	for _, f := range reached {
 		if f != m {
 			f.followLocked(m)
 		}
@@ -65,6 +71,7 @@ func (m *member) followLocked(l *member) {
 	m.acknowledged = l.acknowledged
 	l.lead.followers[m] = m.heard
 	m.advanceLocked()
+	m.adoptLocked()
 	l.lead.drainLocked()
 }
 
@@ -107,6 +114,9 @@ func (m *member) appendLocked(t *txn) {
 			received = append(received, f)
 		}
 	}
+	if t.kind == wire.OpReconfig && t.code == wire.OK {
+		m.lead.reconfiguredLocked(t.ops[0].config)
+	}
 	for _, f := range received { // one behind another applies no more than that one has received
 		f.advanceLocked()
 	}
@@ -142,16 +152,19 @@ func (e *Embedded) trimLogLocked() {
 // quorumLocked reports whether a majority acknowledges what the leader
 // proposes.
 func (l *leadership) quorumLocked() bool {
-	if l.m.paused {
-		return false
-	}
-	acks := 1
+	return !l.m.paused && !l.deposed && l.m.decidesLocked().quorum(l.inStepLocked())
+}
+
+// inStepLocked returns the members that acknowledge what the leader proposes,
+// itself included.
+func (l *leadership) inStepLocked() []*member {
+	members := []*member{l.m}
 	for f := range l.followers {
 		if f.leader == l.m && l.m.e.reachableLocked(f, l.m) {
-			acks++
+			members = append(members, f)
 		}
 	}
-	return acks > len(l.m.e.members)/2
+	return members
 }
 
 // submitLocked queues a request for the leader. They are executed in order.
@@ -231,7 +244,7 @@ func (l *leadership) prepareLocked(r *request) *txn {
 	now := time.Now()
 	tree := l.m.tree
 	t := &txn{zxid: tree.zxid + 1, time: now.UnixMilli(), kind: r.op, session: r.session, request: r}
-	p := prep{tree: tree, zxid: t.zxid, session: r.session, auth: r.auth, extended: l.m.e.cfg.extended}
+	p := prep{lead: l, tree: tree, zxid: t.zxid, session: r.session, auth: r.auth, extended: l.m.e.cfg.extended}
 	switch r.op {
 	case wire.OpCreateSession:
 		t.timeout = r.timeout

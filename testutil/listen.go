@@ -14,8 +14,8 @@ import (
 // Listen opens an address on loopback for each server and returns these
 // addresses, separated by commas. A process that connects there, in any
 // language, is on this client's network. The addresses stay until Close. A
-// second call returns the same. On a closed network Listen fails with
-// net.ErrClosed.
+// second call returns the same, and those of servers that were added since. On
+// a closed network Listen fails with net.ErrClosed.
 func (n *ClientNet) Listen() (servers string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -25,28 +25,20 @@ func (n *ClientNet) Listen() (servers string, err error) {
 	if goroutines.Bubble() != "" {
 		return "", fmt.Errorf("testutil: listen for a client: %w", errSockets)
 	}
-	if n.listening != "" {
-		return n.listening, nil
-	}
-	var addresses []string
-	for _, server := range n.servers {
+	for _, server := range n.servers[len(n.listeners):] {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			for _, l := range n.listeners {
-				l.Close()
-			}
-			n.listeners = nil
 			return "", fmt.Errorf("testutil: listen for %s: %w", server, err)
 		}
 		n.listeners = append(n.listeners, l)
-		addresses = append(addresses, l.Addr().String())
-	}
-	for i, l := range n.listeners {
 		n.wg.Add(1)
-		go n.accept(l, n.servers[i])
+		go n.accept(l, server)
 	}
-	n.listening = strings.Join(addresses, ",")
-	return n.listening, nil
+	addresses := make([]string, len(n.listeners))
+	for i, l := range n.listeners {
+		addresses[i] = l.Addr().String()
+	}
+	return strings.Join(addresses, ","), nil
 }
 
 func (n *ClientNet) accept(l net.Listener, server string) {

@@ -34,12 +34,9 @@ func beside(t *testing.T, lies func(t *testing.T, e *testutil.Embedded, p *peer)
 	})
 }
 
-// heap returns the bytes in use. One collection can leave what became garbage
-// while it ran, or what the goroutines that have just ended held.
+// heap returns the bytes in use.
 func heap() int64 {
-	for range 3 {
-		runtime.GC()
-	}
+	runtime.GC()
 	var now runtime.MemStats
 	runtime.ReadMemStats(&now)
 	return int64(now.HeapAlloc)

@@ -27,8 +27,9 @@ type member struct {
 	lagging  bool         // it does not apply what is committed
 
 	tree         *tree
-	acknowledged int // number of log entries it has acknowledged; all of them are committed
-	applied      int // number of log entries it has applied
+	config       *configuration // the one it knows
+	acknowledged int            // number of log entries it has acknowledged; all of them are committed
+	applied      int            // number of log entries it has applied
 
 	lead    *leadership     // not nil while it leads
 	leader  *member         // not nil while it follows
@@ -117,9 +118,10 @@ func (m *member) bootLocked() {
 	m.touched = map[int64]int32{}
 	m.dataWatches, m.childWatches = newWatchTable(), newWatchTable()
 	m.booted, m.traffic = time.Now(), traffic{}
-	if len(m.e.members) > 1 { // each member writes it by itself
-		m.tree.nodes["/zookeeper/config"].stat.Mtime = m.booted.UnixMilli()
+	if !m.e.cfg.reconfig {
+		m.config = m.e.config
 	}
+	m.writeConfigLocked()
 }
 
 // lookLocked makes the member leave its leader, or its leadership: it drops its
@@ -262,6 +264,12 @@ func (m *member) changeLocked(op *txnOp, t *txn) wire.MultiResult {
 		n := m.tree.nodes[op.path]
 		n.acl, n.stat.Aversion = op.acl, op.version
 		result.Stat = n.clientStat()
+	case wire.OpReconfig:
+		n := m.tree.nodes[op.path]
+		acl = n.acl
+		n.data, n.stat.Mzxid, n.stat.Mtime, n.stat.Version = op.data, t.zxid, t.time, op.version
+		m.config, result.Stat = op.config, n.clientStat()
+		m.fireLocked(op, acl) // the member writes it by itself, and then as the transaction says
 	}
 	m.fireLocked(op, acl)
 	return result

@@ -31,10 +31,16 @@ func (e *Embedded) Restart(member int) error {
 		return err
 	}
 	e.mu.Lock()
-	up := m.up
+	up, known := m.up, m.config
+	if !e.cfg.reconfig {
+		known = e.config
+	}
 	e.mu.Unlock()
 	if up {
 		return fmt.Errorf("testutil: member %d is already running", member)
+	}
+	if !known.has(m) {
+		return fmt.Errorf("testutil: member %d is not in its configuration: it was removed", member)
 	}
 	if err := m.listen(5 * time.Second); err != nil {
 		return fmt.Errorf("testutil: member %d: %w", member, err)
@@ -45,7 +51,7 @@ func (e *Embedded) Restart(member int) error {
 		return errClosed
 	}
 	m.bootLocked()
-	if len(e.members) == 1 {
+	if e.standalone() {
 		e.electLocked()
 	}
 	e.deliverLocked()
@@ -102,7 +108,7 @@ func (e *Embedded) Partition(a, b int) {
 
 // Isolate cuts a member off from all the others. Clients still reach it.
 func (e *Embedded) Isolate(member int) {
-	for i := range e.members {
+	for i := range e.Members() {
 		e.Partition(member, i)
 	}
 }

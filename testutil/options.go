@@ -43,6 +43,7 @@ type config struct {
 	clockRate       func(session int64) float64
 	committed       func(zxid, session int64, op Op, path string, data []byte, owner int64)
 	memory          bool
+	reconfig        bool
 	listen          []string
 	settings        map[int]settings // of members that differ from the others
 	logf            func(format string, args ...any)
@@ -213,6 +214,8 @@ func newConfig(opts []Option) (config, error) {
 		return c, fmt.Errorf("testutil: WithTimeLimit(%v): want at least 1s", c.timeLimit)
 	case c.super != "" && !validDigest(c.super):
 		return c, fmt.Errorf("testutil: WithSuperDigest(%q): want user:base64(sha1(user:password))", c.super)
+	case c.reconfig && c.members < 2:
+		return c, errors.New("testutil: WithReconfig needs WithMembers(2) or more")
 	case c.memory && c.listen != nil:
 		return c, errors.New("testutil: InMemory and WithListen cannot be combined")
 	case c.listen != nil && len(c.listen) != c.members:

@@ -27,6 +27,7 @@ const (
 	OpPing            Op = 11
 	OpMulti           Op = 14
 	OpMultiRead       Op = 22
+	OpReconfig        Op = 16
 	OpAuth            Op = 100
 	OpSetWatches      Op = 101
 	OpSetWatches2     Op = 105
@@ -44,21 +45,24 @@ type Code int32
 // The error codes that tests inject most. Any other code of the protocol can be
 // written as a number, such as Code(-125).
 const (
-	CodeSystemError      Code = -1
-	CodeConnectionLoss   Code = -4
-	CodeUnimplemented    Code = -6
-	CodeOperationTimeout Code = -7
-	CodeNoNode           Code = -101
-	CodeNoAuth           Code = -102
-	CodeBadVersion       Code = -103
-	CodeNodeExists       Code = -110
-	CodeNotEmpty         Code = -111
-	CodeSessionExpired   Code = -112
-	CodeAuthFailed       Code = -115
-	CodeSessionMoved     Code = -118
-	CodeRequestTimeout   Code = -122
-	CodeQuotaExceeded    Code = -125
-	CodeThrottled        Code = -127
+	CodeSystemError        Code = -1
+	CodeConnectionLoss     Code = -4
+	CodeUnimplemented      Code = -6
+	CodeOperationTimeout   Code = -7
+	CodeNewConfigNoQuorum  Code = -13
+	CodeReconfigInProgress Code = -14
+	CodeNoNode             Code = -101
+	CodeNoAuth             Code = -102
+	CodeBadVersion         Code = -103
+	CodeNodeExists         Code = -110
+	CodeNotEmpty           Code = -111
+	CodeSessionExpired     Code = -112
+	CodeAuthFailed         Code = -115
+	CodeSessionMoved       Code = -118
+	CodeRequestTimeout     Code = -122
+	CodeReconfigDisabled   Code = -123
+	CodeQuotaExceeded      Code = -125
+	CodeThrottled          Code = -127
 )
 
 // String returns the code in words, or its number.

@@ -83,6 +83,8 @@ func newBody(op wire.Op) wire.Message {
 		return new(wire.SetWatchesRequest)
 	case wire.OpSetWatches2:
 		return new(wire.SetWatches2Request)
+	case wire.OpReconfig:
+		return new(wire.ReconfigRequest)
 	case wire.OpAddWatch:
 		return new(wire.AddWatchRequest)
 	case wire.OpCheckWatches, wire.OpRemoveWatches:
@@ -159,7 +161,7 @@ func (c *conn) executeLocked(r *request) {
 	switch op {
 	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpCreateTTL, wire.OpDelete, wire.OpSetData, wire.OpSetACL,
 		wire.OpMulti, wire.OpCheck, wire.OpSync, wire.OpCloseSession,
-		wire.OpReconfig, wire.OpDeleteContainer: // these two are refused, but as writes
+		wire.OpReconfig, wire.OpDeleteContainer: // the latter is refused, but as a write
 		c.forwardLocked(r)
 		return
 	case wire.OpAuth, wire.OpSASL:
@@ -279,6 +281,8 @@ func (c *conn) committedLocked(r *request, t *txn, results []wire.MultiResult) {
 		c.replyLocked(r, wire.OK, &wire.CreateResponse{Path: results[0].Path, Stat: results[0].Stat})
 	case r.op == wire.OpSetData, r.op == wire.OpSetACL:
 		c.replyLocked(r, wire.OK, &results[0].Stat)
+	case r.op == wire.OpReconfig:
+		c.replyLocked(r, wire.OK, &wire.DataResponse{Data: t.ops[0].data, Stat: results[0].Stat})
 	case r.op == wire.OpCheck:
 		// The real server never answers a check outside a multi that
 		// holds. Closing the connection tells the client sooner.

@@ -31,7 +31,10 @@ func (e *Embedded) Restore(s *Snapshot) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s == nil {
-		s = &Snapshot{tree: newTree(e.ensembleConfig())}
+		s = &Snapshot{tree: newTree()}
+		if e.config != nil { // nil: the zero Embedded
+			e.config = e.config.with(func(c *configuration) { c.version = 0 })
+		}
 	}
 	e.epoch, e.log, e.logged, e.dropped = s.epoch, nil, 0, 0
 	for _, m := range e.members {
@@ -41,7 +44,7 @@ func (e *Embedded) Restore(s *Snapshot) {
 			m.bootLocked()
 		}
 	}
-	if len(e.members) == 1 {
+	if e.standalone() {
 		e.electLocked()
 	}
 	e.deliverLocked()

@@ -25,7 +25,7 @@ func (m *member) spoilsLocked(t *txn) bool {
 		return false
 	}
 	e.spoiled = true
-	if len(e.members) == 1 {
+	if e.standalone() {
 		return false
 	}
 	for _, each := range e.members {

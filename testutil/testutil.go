@@ -58,6 +58,9 @@
 //   - Wedge stops a member from answering anything but pings; Unwedge ends
 //     that.
 //
+// An ensemble also changes its members: AddMember and RemoveMember, see
+// [WithReconfig].
+//
 // Faults of sessions, by id:
 //
 //   - ExpireSession ends a session as its timeout would.
@@ -101,18 +104,9 @@
 //
 // # How faithful it is
 //
-// It is a test double: one process, memory only. It imitates what clients can
-// observe of Apache ZooKeeper 3.8: the order of events and replies, when
-// sessions expire, what a follower answers after it was cut off from its
-// leader, which writes consume a transaction number, versions, counters,
-// permissions and error codes. The same frames are sent to it and to Apache
-// ZooKeeper, in a fixed script and in random programs of several clients, and
-// all answers are compared: testdata/conformance.txt holds those of the real
-// server.
-//
-// It has no quotas, no read-only mode, no reconfiguration and no
-// observers. An unknown operation is answered with CodeUnimplemented, and the
-// connection is closed. README.md lists every known difference.
+// It imitates what clients can observe of Apache ZooKeeper 3.8. README.md says
+// how it is compared with it, and lists every known difference. An unknown
+// operation is answered with CodeUnimplemented, and the connection is closed.
 //
 // The model in short:
 //
@@ -153,13 +147,21 @@ import (
 // ([Embedded]) or made of real processes (package apache). Members are counted
 // from 0.
 type Ensemble interface {
-	// Servers returns the addresses of all members, separated by commas.
+	// Servers returns the addresses of all members, separated by commas. Those
+	// that were removed are among them.
 	Servers() string
 	// Dial connects to a member by one of the addresses of Servers. It fits
 	// framework.WithDialer and zk.WithDialer.
 	Dial(network, address string, timeout time.Duration) (net.Conn, error)
-	// Members returns the number of members, running or not.
+	// Members returns the number of members, running or not, and removed or
+	// not.
 	Members() int
+	// AddMember starts another member, and returns its index once it serves
+	// and, with WithReconfig of either package, votes.
+	AddMember(ctx context.Context) (member int, err error)
+	// RemoveMember removes a member from the configuration. It goes on as a
+	// follower without a vote until it is stopped.
+	RemoveMember(ctx context.Context, member int) error
 	// Stop ends a member's process. Its data stays.
 	Stop(member int) error
 	// Restart starts a stopped member again, with the same address and

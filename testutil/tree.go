@@ -77,7 +77,7 @@ type tree struct {
 }
 
 // newTree returns the data of a new server.
-func newTree(config string) *tree {
+func newTree() *tree {
 	t := &tree{
 		nodes:      map[string]*znode{},
 		ephemerals: map[int64]map[string]struct{}{},
@@ -87,15 +87,12 @@ func newTree(config string) *tree {
 	}
 	root := &znode{data: []byte{}}
 	system := &znode{data: []byte{}}
-	settings := &znode{data: []byte(config), acl: []wire.ACL{{Perms: wire.PermRead, ID: openACL[0].ID}}}
+	settings := &znode{data: []byte{}, acl: []wire.ACL{{Perms: wire.PermRead, ID: openACL[0].ID}}}
 	t.nodes["/"], t.nodes["/zookeeper"] = root, system
-	t.nodes["/zookeeper/quota"], t.nodes["/zookeeper/config"] = &znode{data: []byte{}}, settings
+	t.nodes["/zookeeper/quota"], t.nodes[configPath] = &znode{data: []byte{}}, settings
 	root.children = []string{"zookeeper"}
 	system.children = []string{"quota", "config"}
 	settings.index, settings.stat.Aversion = 1, -1
-	if config != "" {
-		settings.stat.Version = -1
-	}
 	return t
 }
 

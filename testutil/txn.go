@@ -38,6 +38,7 @@ type txnOp struct {
 	owner   int64
 	version int32 // the new version; for a create, the parent's new number of creates
 	code    wire.Code
+	config  *configuration // that a reconfiguration sets
 }
 
 // epochEntry is the kind of the entry with which a new leader starts its epoch.
@@ -47,6 +48,7 @@ const epochEntry wire.Op = -100
 // like the server's first request processor. Operations of a multi must see the
 // changes of those before them, which records holds.
 type prep struct {
+	lead     *leadership
 	tree     *tree
 	zxid     int64
 	session  int64
@@ -113,7 +115,7 @@ func (p *prep) op(kind wire.Op, body wire.Message) (txnOp, wire.Code) {
 	case wire.OpCheck:
 		return p.check(body.(*wire.VersionRequest))
 	case wire.OpReconfig:
-		return txnOp{}, wire.ReconfigDisabled
+		return p.reconfig(body.(*wire.ReconfigRequest))
 	}
 	return txnOp{}, wire.Unimplemented
 }
@@ -256,7 +258,7 @@ func (p *prep) multi(m *wire.MultiRequest) ([]txnOp, wire.Code) {
 func isRead(o wire.MultiOp) bool { return o.Op == wire.OpGetData || o.Op == wire.OpGetChildren }
 
 func systemPath(path string) bool {
-	return path == "/" || path == "/zookeeper" || path == "/zookeeper/quota" || path == "/zookeeper/config"
+	return path == "/" || path == "/zookeeper" || path == "/zookeeper/quota" || path == configPath
 }
 
 // validPath is the server's rule for paths: absolute, no empty or relative

@@ -157,7 +157,7 @@ func (m *member) fireLocked(op *txnOp, acl []wire.ACL) {
 		more := m.childWatches.trigger(wire.EventDeleted, op.path)
 		more = slices.DeleteFunc(more, func(f fired) bool { return slices.ContainsFunc(told, isOf(f.c)) })
 		m.notify(more, wire.EventDeleted, op.path, acl)
-	case wire.OpSetData:
+	case wire.OpSetData, wire.OpReconfig:
 		m.notify(m.dataWatches.trigger(wire.EventDataChanged, op.path), wire.EventDataChanged, op.path, acl)
 		return
 	default:

@@ -2,10 +2,11 @@
 // JSON. It always has the present one at hand, without a request, and keeps the
 // last good one when another one with an error in it is published. Of the
 // processes that can publish it, the one that leads does: what a leader of
-// before writes late is refused.
+// before writes late is refused. With a snapshot the program also has its last
+// configuration when it starts while no server answers.
 //
 //	go run ./examples/config                             # on an embedded ensemble
-//	ZKR_SERVERS=zk1:2181 go run ./examples/config        # on a real one
+//	ZKR_SERVERS=zk1:2181 ZKR_SNAPSHOT=config.snapshot go run ./examples/config # on a real one
 package main
 
 import (
@@ -44,7 +45,7 @@ func main() {
 		defer ens.Close()
 		servers = ens.Servers()
 	}
-	if err := run(ctx, servers, os.Stdout); err != nil {
+	if err := run(ctx, servers, os.Getenv("ZKR_SNAPSHOT"), os.Stdout); err != nil {
 		fatal(err)
 	}
 }
@@ -69,15 +70,20 @@ func decode(data []byte) (c config, err error) {
 }
 
 // follow returns the configuration, which follows the znode until stop is
-// called.
-func follow(ctx context.Context, client *framework.Client) (_ *cache.Value[config], stop func(), err error) {
-	c, err := cache.New(client, path, cache.WithDepth(0))
+// called. If it was known before, and snapshot is a file, it is known again
+// without a server.
+func follow(ctx context.Context, client *framework.Client, snapshot string) (_ *cache.Value[config], stop func(), err error) {
+	opts := []cache.Option{cache.WithDepth(0)}
+	if snapshot != "" {
+		opts = append(opts, cache.WithSnapshot(snapshot))
+	}
+	c, err := cache.New(client, path, opts...)
 	if err != nil {
 		return nil, nil, err
 	}
 	c.Start()
 	value := cache.NewValue(c, path, decode)
-	if _, err := c.Synced(ctx); err != nil { // without it the first Get may find no view yet
+	if _, err := c.Known(ctx); err != nil { // without it the first Get may find no view yet
 		c.Close()
 		return nil, nil, err
 	}
@@ -141,7 +147,7 @@ func publish(ctx context.Context, client *framework.Client, s *source) error {
 
 // run has two processes that publish, of which one ends, and a program. Each
 // configuration is published once the program uses the one before.
-func run(ctx context.Context, servers string, out io.Writer) error {
+func run(ctx context.Context, servers, snapshot string, out io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -167,7 +173,7 @@ func run(ctx context.Context, servers string, out io.Writer) error {
 		return err
 	}
 	defer client.Close()
-	value, stop, err := follow(ctx, client)
+	value, stop, err := follow(ctx, client, snapshot)
 	if err != nil {
 		return err
 	}

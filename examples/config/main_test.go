@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -18,7 +20,7 @@ import (
 func TestExample(t *testing.T) {
 	ens := testutil.Start(t, testutil.WithMembers(3))
 	var out strings.Builder
-	if err := run(t.Context(), ens.Servers(), &out); err != nil {
+	if err := run(t.Context(), ens.Servers(), "", &out); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(out.String(), "\n")
@@ -52,7 +54,7 @@ func TestOutage(t *testing.T) {
 			t.Fatal(err)
 		}
 		publish(published[0])
-		value, stop, err := follow(t.Context(), open("program"))
+		value, stop, err := follow(t.Context(), open("program"), "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,6 +73,58 @@ func TestOutage(t *testing.T) {
 		ens.ClientNet("program").Heal()
 		time.Sleep(30 * time.Second)
 		uses(8)
+	})
+}
+
+// The program starts while no server answers, and uses the configuration that
+// the one before it has kept. A second after there is a connection it uses the
+// one that was published in between. In virtual time: each sleep takes no time.
+func TestStartWithoutAnEnsemble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens := testutil.Start(t, testutil.InMemory())
+		file := filepath.Join(t.TempDir(), "snapshot")
+		start := func(name string) (*framework.Client, *cache.Value[config], func()) {
+			client, err := framework.New(ens.Servers(), framework.WithDialer(ens.ClientNet(name).Dial))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = client.Close() })
+			value, stop, err := follow(t.Context(), client, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return client, value, stop
+		}
+		operator, _, stop := start("operator")
+		if err := operator.MakePersistentPath(t.Context(), path); err != nil {
+			t.Fatal(err)
+		}
+		publish := func(text string) {
+			if _, err := operator.Set(t.Context(), path, []byte(text), -1); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		publish(published[0])
+		stop()
+		publish(published[1])
+		time.Sleep(time.Hour)
+
+		ens.ClientNet("program").Cut()
+		client, value, stop := start("program")
+		defer stop()
+		time.Sleep(time.Hour)
+		if now, err := value.Get(); err != nil || now.Workers != 4 {
+			t.Errorf("without an ensemble it uses %+v, %v, want 4 workers", now, err)
+		}
+		ens.ClientNet("program").Heal()
+		if err := client.WaitConnected(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if now, err := value.Get(); err != nil || now.Workers != 8 {
+			t.Errorf("a second after there is one it uses %+v, %v, want 8 workers", now, err)
+		}
 	})
 }
 

@@ -1,8 +1,9 @@
 // Command discovery shows services that register, and a client that finds them.
-// One of them stops without a word, and one withdraws before it stops.
+// One of them stops without a word, and one withdraws before it stops. With a
+// snapshot the client also finds them when it starts while no server answers.
 //
 //	go run ./examples/discovery                             # on an embedded ensemble
-//	ZKR_SERVERS=zk1:2181 go run ./examples/discovery        # on a real one
+//	ZKR_SERVERS=zk1:2181 ZKR_SNAPSHOT=services.snapshot go run ./examples/discovery # on a real one
 package main
 
 import (
@@ -15,7 +16,9 @@ import (
 	"os/signal"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
 	"github.com/zkrecipes/zkrecipes/recipes/discovery"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -37,7 +40,7 @@ func main() {
 		defer ens.Close()
 		servers = ens.Servers()
 	}
-	if err := run(ctx, servers, os.Stdout); err != nil {
+	if err := run(ctx, servers, os.Getenv("ZKR_SNAPSHOT"), os.Stdout); err != nil {
 		fatal(err)
 	}
 }
@@ -47,13 +50,23 @@ func fatal(err error) {
 	os.Exit(1)
 }
 
-func run(ctx context.Context, servers string, out io.Writer) error {
+// open returns what registers and finds services. If snapshot is a file, what
+// was found before is found again without a server.
+func open(client *framework.Client, snapshot string) (*discovery.Discovery[details], error) {
+	var opts []presence.Option
+	if snapshot != "" {
+		opts = append(opts, cache.WithSnapshot(snapshot))
+	}
+	return discovery.New(client, "/examples/services", discovery.JSON[details]("com.example.Details"), opts...)
+}
+
+func run(ctx context.Context, servers, snapshot string, out io.Writer) error {
 	client, err := framework.New(servers)
 	if err != nil {
 		return err
 	}
 	defer client.Close() // which also withdraws what is still registered
-	d, err := discovery.New(client, "/examples/services", discovery.JSON[details]("com.example.Details"))
+	d, err := open(client, snapshot)
 	if err != nil {
 		return err
 	}

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes/discovery"
@@ -15,7 +18,7 @@ import (
 func TestRun(t *testing.T) {
 	ens := testutil.Start(t)
 	var out strings.Builder
-	if err := run(t.Context(), ens.Servers(), &out); err != nil {
+	if err := run(t.Context(), ens.Servers(), "", &out); err != nil {
 		t.Fatal(err)
 	}
 	const want = `three are there: 3 instances answered, 0 of 12 requests failed
@@ -29,6 +32,66 @@ one has withdrawn: 1 instances answered, 0 of 12 requests failed
 	if left := ens.Children("/examples/services/billing"); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
+}
+
+// A client starts while no server answers, and picks the instance that the one
+// before it has found. A second after there is a connection it picks those that
+// are there. In virtual time: each sleep takes no time.
+func TestStartWithoutAnEnsemble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ens := testutil.Start(t, testutil.InMemory())
+		file := filepath.Join(t.TempDir(), "snapshot")
+		start := func(name string) (*framework.Client, *discovery.Discovery[details]) {
+			client, err := framework.New(ens.Servers(), framework.WithDialer(ens.ClientNet(name).Dial))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = client.Close() })
+			d, err := open(client, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(d.Close)
+			return client, d
+		}
+		picks := func(d *discovery.Discovery[details], want int) {
+			t.Helper()
+			billing, err := d.Service("billing")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if one, err := billing.Pick(t.Context()); err != nil || one.Port != want {
+				t.Errorf("picked %+v, %v, want the port %d", one, err, want)
+			}
+		}
+		_, owner := start("owner")
+		register := func(port int) *discovery.Registration[details] {
+			r, err := owner.Register(t.Context(), discovery.Instance[details]{Name: "billing", Address: "10.0.0.7", Port: port})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		first := register(1)
+		picks(owner, 1)
+		owner.Close()
+		if err := first.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		register(2)
+
+		ens.ClientNet("client").Cut()
+		client, d := start("client")
+		picks(d, 1)
+		time.Sleep(time.Hour)
+		picks(d, 1)
+		ens.ClientNet("client").Heal()
+		if err := client.WaitConnected(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		picks(d, 2)
+	})
 }
 
 // A request that is given up says nothing of the instance, and its body is

@@ -64,8 +64,8 @@ func newTelemetry(ctx context.Context, log *slog.Logger) (*telemetry, error) {
 // options are those by which a client is observed: by both, and by the log.
 func (t *telemetry) options(log *slog.Logger) []framework.Option {
 	return []framework.Option{
-		framework.WithObserver(t.prom.Observer()),
-		framework.WithObserver(zkotel.New(zkotel.TracerProvider(t.traces), zkotel.MeterProvider(t.metrics), zkotel.RequestSpans())),
+		t.prom.Option(),
+		zkotel.New(zkotel.TracerProvider(t.traces), zkotel.MeterProvider(t.metrics), zkotel.RequestSpans()),
 		framework.WithSlog(log),
 	}
 }

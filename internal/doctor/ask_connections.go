@@ -94,6 +94,7 @@ var (
 	releaseLine = regexp.MustCompile(`(?m)^Zookeeper version: ([0-9A-Za-z.-]{1,40})`)
 	modeLine    = regexp.MustCompile(`(?m)^Mode: ([a-z-]{1,20})$`)
 	tickLine    = regexp.MustCompile(`(?m)^tickTime=([0-9]{1,9})$`)
+	zxidLine    = regexp.MustCompile(`(?m)^Zxid: (0x[0-9a-f]{1,16})$`)
 	leastLine   = regexp.MustCompile(`(?m)^minSessionTimeout=([0-9]{1,9})$`)
 )
 
@@ -112,6 +113,17 @@ func (p *probe) server(ctx context.Context) server {
 	srvr, conf := p.word(ctx, "srvr"), p.word(ctx, "conf")
 	release, _, _ := strings.Cut(first(releaseLine, srvr), "-")
 	return server{release, first(modeLine, srvr), milliseconds(tickLine, conf), milliseconds(leastLine, conf)}
+}
+
+// askMoves asks by the word that a client says before it moves to a server: see
+// framework.Client.SetServers.
+func askMoves(ctx context.Context, p *probe) finding {
+	text := p.word(ctx, "srvr")
+	mode, zxid := modeLine.FindStringSubmatch(text), zxidLine.FindStringSubmatch(text)
+	if mode == nil || zxid == nil {
+		return noted("it does not answer srvr, or not in time")
+	}
+	return good("%s, latest transaction %s", mode[1], zxid[1])
 }
 
 // word returns the answer to a four-letter word, or an empty text.

@@ -9,11 +9,12 @@ import (
 	"sync"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // opened notes a session, which has to be closed.
-func (d *Doctor) opened(at framework.SASLServer, session wire.ConnectResponse) {
+func (d *Doctor) opened(at servers.Server, session wire.ConnectResponse) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.sessions[session.SessionID] = openSession{at, session.Password}

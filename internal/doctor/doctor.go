@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
+	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
 )
 
 // Verdict is what the doctor thinks of an answer.
@@ -49,7 +51,7 @@ const (
 
 // Doctor asks the questions. It is used once.
 type Doctor struct {
-	ensemble ensemble
+	ensemble managed.Raw
 	slow     bool
 	dir      string        // below which all znodes are
 	limit    time.Duration // of each request
@@ -61,14 +63,14 @@ type Doctor struct {
 
 // openSession is a session that the doctor has opened, and has to close.
 type openSession struct {
-	at       framework.SASLServer
+	at       servers.Server
 	password []byte
 }
 
 // probe asks at one address.
 type probe struct {
 	*Doctor
-	at    framework.SASLServer
+	at    servers.Server
 	name  string // the beginning of all paths that it makes
 	wrong error  // why there is no address
 
@@ -81,12 +83,11 @@ type probe struct {
 // New returns a doctor for the ensemble of a client with these options. slow
 // adds the questions that take as long as a session's timeout. It returns an
 // error for what framework.New refuses.
-func New(servers string, slow bool, opts ...framework.Option) (*Doctor, error) {
-	made, err := open(servers, opts...)
+func New(list string, slow bool, opts ...framework.Option) (*Doctor, error) {
+	e, err := managed.NewRaw(list, opts...)
 	if err != nil {
 		return nil, err
 	}
-	e := made.(ensemble)
 	return &Doctor{
 		ensemble: e, slow: slow, sessions: map[int64]openSession{},
 		dir:   e.Chroot() + "/zkr-doctor-" + strings.ToLower(rand.Text()),
@@ -214,7 +215,7 @@ func (d *Doctor) resolve(ctx context.Context) {
 	all.Wait()
 	for i, name := range names {
 		for _, address := range found[i] {
-			p := &probe{Doctor: d, at: framework.SASLServer{Name: name, Address: address}, wrong: wrong[i]}
+			p := &probe{Doctor: d, at: servers.Server{Name: name, Address: address}, wrong: wrong[i]}
 			p.name = fmt.Sprintf("%s/%d-", d.dir, len(d.probes))
 			d.probes = append(d.probes, p)
 		}

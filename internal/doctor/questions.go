@@ -150,6 +150,11 @@ var questions = []question{
 		do:      "set the clocks by NTP: leases do not depend on them",
 	},
 	{
+		name: "moves", needs: serves, ask: askMoves,
+		promise: "clients move here when their list of servers changes",
+		do:      "allow the word srvr (4lw.commands.whitelist): a client asks it before it moves",
+	},
+	{
 		name: "certificate", needs: serves, ask: askCertificate,
 		promise: "TLS goes on working",
 		do:      "renew it",

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"math/rand/v2"
 	"sync/atomic"
+	"time"
 )
 
 var (
@@ -23,6 +24,11 @@ func N[T ~int | ~int64](n T) T {
 	}
 	return rand.N(n)
 }
+
+// About returns a duration of 3/4 to 5/4 of d, evenly distributed, so that
+// those who do something once per d do not do it together. d is above a
+// nanosecond.
+func About(d time.Duration) time.Duration { return d*3/4 + N(d/2) }
 
 // Shuffle puts n items into a random order.
 func Shuffle(n int, swap func(i, j int)) {

@@ -3,6 +3,7 @@ package random_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/random"
 )
@@ -50,5 +51,22 @@ func TestNewIDsAreCuratorsAndDiffer(t *testing.T) {
 				t.Errorf("digits %d and %d are the same", j, i)
 			}
 		}
+	}
+}
+
+// About is 3/4 to 5/4, and exactly d without randomness.
+func TestAbout(t *testing.T) {
+	const d = time.Second
+	least, most := time.Hour, time.Duration(0)
+	for range 1000 {
+		got := random.About(d)
+		least, most = min(least, got), max(most, got)
+	}
+	if least < d*3/4 || least > d*4/5 || most >= d*5/4 || most < d*6/5 {
+		t.Errorf("from %v to %v", least, most)
+	}
+	defer random.None()()
+	if got := random.About(d); got != d {
+		t.Errorf("without randomness: %v", got)
 	}
 }

@@ -2,6 +2,9 @@ package wire
 
 import "fmt"
 
+// StatSize is the length of a Stat in a message.
+const StatSize = 68
+
 // Stat is what the server knows of a znode besides its data.
 type Stat struct {
 	Czxid, Mzxid   int64 // the transactions that created it and last changed its data
@@ -60,6 +63,9 @@ func decodeACLs(d *Decoder) []ACL {
 	}
 	return acls
 }
+
+// PasswordSize is the length of a session's password.
+const PasswordSize = 16
 
 // ConnectRequest opens a connection, with a new session (SessionID 0) or an
 // existing one. It has no header.
@@ -277,3 +283,24 @@ func (m *AuthRequest) Decode(d *Decoder) {
 
 // SessionText returns the id of a session as the logs of the servers have it.
 func SessionText(id int64) string { return fmt.Sprintf("0x%x", uint64(id)) }
+
+// ReconfigRequest asks for another ensemble: for changes of it, or for all of
+// its members.
+type ReconfigRequest struct {
+	Joining, Leaving []byte // servers separated by commas, and ids; nil: none
+	Members          []byte // all servers, a line each, or separated by commas; nil: the changes above
+	Version          int64  // that the present configuration must have; -1: any
+}
+
+// Append implements Appender.
+func (m *ReconfigRequest) Append(b []byte) []byte {
+	for _, list := range [][]byte{m.Joining, m.Leaving, m.Members} {
+		b = AppendBuffer(b, list)
+	}
+	return AppendInt64(b, m.Version)
+}
+
+// Decode implements Message.
+func (m *ReconfigRequest) Decode(d *Decoder) {
+	m.Joining, m.Leaving, m.Members, m.Version = d.Buffer(), d.Buffer(), d.Buffer(), d.Int64()
+}

@@ -79,6 +79,8 @@ const (
 	Unimplemented         Code = -6
 	OperationTimeout      Code = -7
 	BadArguments          Code = -8
+	NewConfigNoQuorum     Code = -13
+	ReconfigInProgress    Code = -14
 	APIError              Code = -100
 	NoNode                Code = -101
 	NoAuth                Code = -102
@@ -105,6 +107,7 @@ var codeNames = map[Code]string{
 	OK: "ok", SystemError: "system error", RuntimeInconsistency: "runtime inconsistency",
 	DataInconsistency: "data inconsistency", ConnectionLoss: "connection loss", MarshallingError: "marshalling error",
 	Unimplemented: "unimplemented", OperationTimeout: "operation timeout", BadArguments: "bad arguments",
+	NewConfigNoQuorum: "new configuration has no quorum", ReconfigInProgress: "reconfiguration in progress",
 	APIError: "api error", NoNode: "no node", NoAuth: "not authenticated", BadVersion: "bad version",
 	NoChildrenOfEphemeral: "no children for ephemerals", NodeExists: "node exists", NotEmpty: "not empty",
 	SessionExpired: "session expired", InvalidCallback: "invalid callback", InvalidACL: "invalid acl",

@@ -32,7 +32,7 @@ import (
 // As long as the instances are not known, calls wait, for as long as their
 // context allows. If there are none, calls fail. While ZooKeeper cannot be
 // reached, connections go on with the addresses that were known last. They
-// share the cache of services: see discovery.Discovery.Close.
+// use the caches of services: see discovery.Discovery.Close.
 func NewResolver[T any](services *discovery.Discovery[T]) resolver.Builder {
 	return builder[T]{services}
 }

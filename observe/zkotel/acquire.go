@@ -9,7 +9,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
-	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -42,7 +41,7 @@ func (o *observer) own(ctx context.Context) *acquisition {
 
 // acquireStart begins a span as a child of the caller's. So do further
 // observers: the span of one is not the parent of another one's.
-func (o *observer) acquireStart(ctx context.Context, a framework.Acquire) context.Context {
+func (o *observer) acquireStart(ctx context.Context, a recipes.Acquire) context.Context {
 	lock, election := o.lock(a), o.election(a)
 	o.waiting.Add(ctx, 1, metric.WithAttributeSet(lock))
 	if election != nil { // at 0, so that a backend sees the first change
@@ -63,7 +62,7 @@ func (o *observer) acquireStart(ctx context.Context, a framework.Acquire) contex
 
 // acquireEnd counts first: a span processor of the user may panic, here or at
 // the start, and then there is no span.
-func (o *observer) acquireEnd(ctx context.Context, a framework.Acquire, r framework.AcquireResult) {
+func (o *observer) acquireEnd(ctx context.Context, a recipes.Acquire, r recipes.AcquireResult) {
 	begun, end := o.own(ctx), recipes.Outcome(r)
 	if begun == nil {
 		begun = &acquisition{span: noop.Span{}, lock: o.lock(a)}
@@ -79,7 +78,7 @@ func (o *observer) acquireEnd(ctx context.Context, a framework.Acquire, r framew
 }
 
 // describe says on a span how its call has ended.
-func describe(span trace.Span, r framework.AcquireResult, end string) {
+func describe(span trace.Span, r recipes.AcquireResult, end string) {
 	if !span.IsRecording() {
 		return
 	}

@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
-	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
 // ages knows since when calls have waited, leases were held and terms have
@@ -39,8 +39,8 @@ type group struct {
 // leaseID tells leases apart, except for those that were granted at the same
 // instant in the same way.
 type leaseID struct {
-	acquire framework.Acquire
-	grant   framework.Grant
+	acquire recipes.Acquire
+	grant   recipes.Grant
 }
 
 // lasting is a wait or a lease that has not ended. A lease of an election is in

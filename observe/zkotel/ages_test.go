@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 
-	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/observe/zkotel"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
@@ -171,10 +170,10 @@ type odd struct {
 func TestOddProviders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tel := newTelemetry(t)
-		a := framework.Acquire{Recipe: "read", Mode: "shared", Path: "/a", Label: "/a", Permits: 1}
+		a := recipes.Acquire{Recipe: "read", Mode: "shared", Path: "/a", Label: "/a", Permits: 1}
 		for _, provider := range []metric.MeterProvider{odd{MeterProvider: tel.metrics}, noop.NewMeterProvider()} {
-			o := zkotel.New(zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(provider))
-			r := framework.AcquireResult{Grant: framework.Grant{Token: "1"}}
+			o := zkotel.NewObservers(zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(provider))
+			r := recipes.AcquireResult{Grant: recipes.Grant{Token: "1"}}
 			for range 3 {
 				o.AcquireEnd(o.AcquireStart(t.Context(), a), a, r)
 			}
@@ -183,7 +182,7 @@ func TestOddProviders(t *testing.T) {
 				if age := tel.age("zkrecipes.oldest_hold"); provider != noop.NewMeterProvider() && age != min(1, float64(held)) {
 					t.Errorf("the oldest of %d: %vs", held, age)
 				}
-				o.Released(t.Context(), framework.Release{Acquire: a, Grant: r.Grant}) // once too often
+				o.Released(t.Context(), recipes.Release{Acquire: a, Grant: r.Grant}) // once too often
 			}
 		}
 	})

@@ -7,7 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 
-	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
 // The attributes that are not of the semantic conventions.
@@ -25,12 +25,15 @@ const (
 	sessionKey  = attribute.Key("zkrecipes.session")
 	znodeKey    = attribute.Key("zkrecipes.znode")
 	reasonKey   = attribute.Key("zkrecipes.reason")
+	resultKey   = attribute.Key("zkrecipes.result")
 	heldKey     = attribute.Key("zkrecipes.held")
 	byKey       = attribute.Key("zkrecipes.by")
 	electionKey = attribute.Key("zkrecipes.election")
 	stateKey    = attribute.Key("zkrecipes.state")
 	presenceKey = attribute.Key("zkrecipes.presence")
 	cacheKey    = attribute.Key("zkrecipes.cache")
+	counterKey  = attribute.Key("zkrecipes.counter")
+	barrierKey  = attribute.Key("zkrecipes.barrier")
 	kindKey     = attribute.Key("zkrecipes.kind")
 	znodesKey   = attribute.Key("zkrecipes.znodes")
 	bytesKey    = attribute.Key("zkrecipes.bytes")
@@ -38,7 +41,7 @@ const (
 )
 
 // callAttributes are those that a span of an Acquire begins with.
-func callAttributes(a framework.Acquire) []attribute.KeyValue {
+func callAttributes(a recipes.Acquire) []attribute.KeyValue {
 	return []attribute.KeyValue{
 		recipeKey.String(a.Recipe),
 		modeKey.String(a.Mode),
@@ -50,7 +53,7 @@ func callAttributes(a framework.Acquire) []attribute.KeyValue {
 }
 
 // grantAttributes are those of a lease.
-func grantAttributes(g framework.Grant) []attribute.KeyValue {
+func grantAttributes(g recipes.Grant) []attribute.KeyValue {
 	return []attribute.KeyValue{
 		tokenKey.String(g.Token),
 		sessionKey.String(sessionText(g.Session)),
@@ -59,7 +62,7 @@ func grantAttributes(g framework.Grant) []attribute.KeyValue {
 }
 
 // leaseAttributes are those of an event of a lease.
-func leaseAttributes(a framework.Acquire, g framework.Grant, more ...attribute.KeyValue) []attribute.KeyValue {
+func leaseAttributes(a recipes.Acquire, g recipes.Grant, more ...attribute.KeyValue) []attribute.KeyValue {
 	return append([]attribute.KeyValue{
 		recipeKey.String(a.Recipe),
 		modeKey.String(a.Mode),
@@ -70,7 +73,7 @@ func leaseAttributes(a framework.Acquire, g framework.Grant, more ...attribute.K
 }
 
 // lock returns the attributes of the metrics of a lock.
-func (o *observer) lock(a framework.Acquire, more ...attribute.KeyValue) attribute.Set {
+func (o *observer) lock(a recipes.Acquire, more ...attribute.KeyValue) attribute.Set {
 	all := append([]attribute.KeyValue{recipeKey.String(a.Recipe), modeKey.String(a.Mode)}, more...)
 	if o.lockLabel != nil {
 		all = append(all, labelKey.String(o.ages.locks.fit(labelOf(o.lockLabel, a.Label))))
@@ -80,7 +83,7 @@ func (o *observer) lock(a framework.Acquire, more ...attribute.KeyValue) attribu
 
 // election returns the attributes of the metrics of an election; nil if a is of
 // another recipe.
-func (o *observer) election(a framework.Acquire) *attribute.Set {
+func (o *observer) election(a recipes.Acquire) *attribute.Set {
 	if a.Recipe != electionRecipe {
 		return nil
 	}

@@ -28,12 +28,12 @@ func BenchmarkAcquire(b *testing.B) {
 		opts []framework.Option
 	}{
 		{"unobserved", nil},
-		{"metrics", []framework.Option{framework.WithObserver(zkotel.New(
-			zkotel.TracerProvider(tracenoop.NewTracerProvider()), zkotel.MeterProvider(metrics)))}},
-		{"spans", []framework.Option{framework.WithObserver(zkotel.New(
-			zkotel.TracerProvider(traces), zkotel.MeterProvider(noop.NewMeterProvider())))}},
-		{"both", []framework.Option{framework.WithObserver(zkotel.New(
-			zkotel.TracerProvider(traces), zkotel.MeterProvider(metrics)))}},
+		{"metrics", []framework.Option{zkotel.New(
+			zkotel.TracerProvider(tracenoop.NewTracerProvider()), zkotel.MeterProvider(metrics))}},
+		{"spans", []framework.Option{zkotel.New(
+			zkotel.TracerProvider(traces), zkotel.MeterProvider(noop.NewMeterProvider()))}},
+		{"both", []framework.Option{zkotel.New(
+			zkotel.TracerProvider(traces), zkotel.MeterProvider(metrics))}},
 	} {
 		b.Run(bb.name, func(b *testing.B) { benchmarkAcquire(b, bb.opts) })
 	}

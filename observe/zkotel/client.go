@@ -28,6 +28,14 @@ func (o *observer) abandoned(a framework.Abandonment) {
 	o.abandonments.Add(context.Background(), 1, o.set(reasonKey.String(string(a.Reason))))
 }
 
+func (o *observer) moved(m framework.Move) {
+	result := "moved"
+	if m.Err != nil {
+		result = "failed"
+	}
+	o.moves.Add(context.Background(), 1, o.set(resultKey.String(result)))
+}
+
 func (o *observer) dropped(d framework.Drop) {
 	o.drops.Add(context.Background(), int64(d.Events), o.set())
 }

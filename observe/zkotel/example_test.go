@@ -26,7 +26,7 @@ func Example() {
 	spans := tracetest.NewInMemoryExporter()
 	traces := sdk.NewTracerProvider(sdk.WithSyncer(spans))
 
-	client, err := framework.New(ens.Servers(), framework.WithObserver(zkotel.New(zkotel.TracerProvider(traces))))
+	client, err := framework.New(ens.Servers(), zkotel.New(zkotel.TracerProvider(traces)))
 	check(err)
 	defer client.Close()
 	mutex, err := locks.NewMutex(client, "/locks/report")
@@ -59,10 +59,10 @@ func ExampleAttributes() {
 	reader := metric.NewManualReader()
 	metrics := metric.NewMeterProvider(metric.WithReader(reader))
 	for _, tenant := range []string{"blue", "green"} {
-		client, err := framework.New(ens.Servers(), framework.WithObserver(zkotel.New(
+		client, err := framework.New(ens.Servers(), zkotel.New(
 			zkotel.MeterProvider(metrics),
 			zkotel.Attributes(attribute.String("tenant", tenant)),
-		)))
+		))
 		check(err)
 		defer client.Close()
 		mutex, err := locks.NewMutex(client, "/locks/"+tenant)

@@ -33,9 +33,14 @@ type instruments struct {
 	walkDuration        metric.Float64Histogram
 	cacheChanges        metric.Int64Counter
 
+	additions metric.Int64Counter
+	conflicts metric.Int64Counter
+	rounds    metric.Int64Counter
+
 	retries      metric.Int64Counter
 	batches      metric.Int64Histogram
 	abandonments metric.Int64Counter
+	moves        metric.Int64Counter
 	transitions  metric.Int64Counter
 	clients      metric.Int64UpDownCounter
 	connected    metric.Int64UpDownCounter
@@ -65,9 +70,14 @@ func newInstruments(meter metric.Meter) instruments {
 		walkDuration:        m.seconds("zkrecipes.cache.walk.duration", "How long caches took to read their whole tree.", acquireBuckets),
 		cacheChanges:        m.count("zkrecipes.cache.changes", "{znode}", "Znodes that caches have added, changed or removed."),
 
+		additions: m.count("zkrecipes.counter.additions", "{call}", "Calls that add to a counter or set it: added, failed, or unsure, which may have been added."),
+		conflicts: m.count("zkrecipes.counter.conflicts", "{write}", "Writes of a counter that were tried again, because another process was quicker."),
+		rounds:    m.count("zkrecipes.barrier.rounds", "{call}", "Calls of Enter and Leave of a double barrier: entered, left, or failed."),
+
 		retries:      m.count("zkrecipes.request.retries", "{retry}", "Operations that were tried again."),
 		batches:      m.batch("zkrecipes.batch.operations", "{operation}", "Writes of contenders that have shared a request."),
 		abandonments: m.count("zkrecipes.connections.abandoned", "{connection}", "Connections that the client gave up."),
+		moves:        m.count("zkrecipes.server.moves", "{move}", "Moves to another server because the list has changed, and tries that have failed."),
 		transitions:  m.count("zkrecipes.session.transitions", "{transition}", "Changes of the client's state."),
 		clients:      m.level("zkrecipes.clients", "{client}", "Clients that are not closed."),
 		connected:    m.level("zkrecipes.connected", "{client}", "Clients that are connected."),

@@ -8,8 +8,10 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
-	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/observe/zkotel"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
 
 // What is kept of a label lasts as long as the program. So each of the four has
@@ -18,18 +20,18 @@ func TestLabelsAreBounded(t *testing.T) {
 	tel := newTelemetry(t)
 	reader := metric.NewManualReader()
 	tel.metrics, tel.reader = metric.NewMeterProvider(metric.WithReader(reader), metric.WithCardinalityLimit(0)), reader
-	o := zkotel.New(zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(tel.metrics), zkotel.LockLabel(func(path string) string { return path }))
+	o := zkotel.NewObservers(zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(tel.metrics), zkotel.LockLabel(func(path string) string { return path }))
 	const limit, others = 1000, 5
 	for i := range uint64(limit + others) {
 		label := fmt.Sprint(i)
-		o.PresenceChanged(framework.PresenceChange{ID: i, Label: label, To: "pending"})
-		o.CacheChanged(framework.CacheChange{Cache: framework.CacheInfo{ID: i, Label: label}, To: "syncing"})
+		o.Presences.StateChanged(presence.StateChange{ID: i, Label: label, To: "pending"})
+		o.Caches.StateChanged(cache.StateChange{Cache: cache.Info{ID: i, Label: label}, To: "syncing"})
 		if i%2 == 0 {
-			o.PresenceChanged(framework.PresenceChange{ID: i, Label: label, From: "pending", To: "closed"})
-			o.CacheChanged(framework.CacheChange{Cache: framework.CacheInfo{ID: i, Label: label}, From: "syncing", To: "closed"})
+			o.Presences.StateChanged(presence.StateChange{ID: i, Label: label, From: "pending", To: "closed"})
+			o.Caches.StateChanged(cache.StateChange{Cache: cache.Info{ID: i, Label: label}, From: "syncing", To: "closed"})
 		}
-		a := framework.Acquire{Recipe: "election", Label: label}
-		o.AcquireEnd(o.AcquireStart(t.Context(), a), a, framework.AcquireResult{Err: t.Context().Err()})
+		a := recipes.Acquire{Recipe: "election", Label: label}
+		o.AcquireEnd(o.AcquireStart(t.Context(), a), a, recipes.AcquireResult{Err: t.Context().Err()})
 	}
 	for name, key := range map[string]attribute.Key{
 		"zkrecipes.presences": "zkrecipes.presence", "zkrecipes.caches": "zkrecipes.cache", "zkrecipes.leading": "zkrecipes.election", "zkrecipes.oldest_wait": "zkrecipes.label",

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
 // The events on the span of the context that a lease was acquired with.
@@ -19,7 +19,7 @@ const (
 )
 
 // holdBegins counts a lease that begins.
-func (o *observer) holdBegins(ctx context.Context, a framework.Acquire, g framework.Grant, lock attribute.Set) {
+func (o *observer) holdBegins(ctx context.Context, a recipes.Acquire, g recipes.Grant, lock attribute.Set) {
 	election := o.election(a)
 	o.ages.beginHold(leaseID{a, g}, lock, election)
 	o.held.Add(ctx, 1, metric.WithAttributeSet(lock))
@@ -30,7 +30,7 @@ func (o *observer) holdBegins(ctx context.Context, a framework.Acquire, g framew
 }
 
 // holdEnds counts a lease that ends.
-func (o *observer) holdEnds(ctx context.Context, a framework.Acquire, g framework.Grant, held time.Duration) {
+func (o *observer) holdEnds(ctx context.Context, a recipes.Acquire, g recipes.Grant, held time.Duration) {
 	lock := metric.WithAttributeSet(o.lock(a))
 	o.ages.endHold(leaseID{a, g})
 	o.held.Add(ctx, -1, lock)
@@ -40,21 +40,21 @@ func (o *observer) holdEnds(ctx context.Context, a framework.Acquire, g framewor
 	}
 }
 
-// electionRecipe is what framework.Acquire.Recipe says of an election.
+// electionRecipe is what recipes.Acquire.Recipe says of an election.
 const electionRecipe = "election"
 
-func (o *observer) released(ctx context.Context, r framework.Release) {
+func (o *observer) released(ctx context.Context, r recipes.Release) {
 	o.holdEnds(ctx, r.Acquire, r.Grant, r.Held)
 }
 
-func (o *observer) lost(ctx context.Context, l framework.Loss) {
+func (o *observer) lost(ctx context.Context, l recipes.Loss) {
 	o.holdEnds(ctx, l.Acquire, l.Grant, l.Held)
 	o.losses.Add(ctx, 1, metric.WithAttributeSet(o.lock(l.Acquire, reasonKey.String(string(l.Reason)))))
 }
 
 // lostReleased adds the event at the release, when the caller of Do or Run has
 // not ended its span yet, with the time of the loss.
-func (o *observer) lostReleased(ctx context.Context, l framework.Loss) {
+func (o *observer) lostReleased(ctx context.Context, l recipes.Loss) {
 	more := []attribute.KeyValue{reasonKey.String(string(l.Reason)), seconds(heldKey, l.Held)}
 	if l.Err != nil {
 		more = append(more, failureKey.String(valid(l.Err.Error())))
@@ -62,18 +62,18 @@ func (o *observer) lostReleased(ctx context.Context, l framework.Loss) {
 	addEvent(ctx, l.At, lostEvent, l.Acquire, l.Grant, more...)
 }
 
-func (o *observer) overran(ctx context.Context, over framework.Overrun) {
+func (o *observer) overran(ctx context.Context, over recipes.Overrun) {
 	o.overruns.Add(ctx, 1, metric.WithAttributeSet(o.lock(over.Acquire)))
 	addEvent(ctx, time.Now(), overranEvent, over.Acquire, over.Grant, seconds(byKey, over.By))
 }
 
-func (o *observer) revoked(ctx context.Context, r framework.Revocation) {
+func (o *observer) revoked(ctx context.Context, r recipes.Revocation) {
 	o.revocations.Add(ctx, 1, metric.WithAttributeSet(o.lock(r.Acquire)))
 	addEvent(ctx, time.Now(), revokedEvent, r.Acquire, r.Grant)
 }
 
 // addEvent adds an event to the span of ctx, if it has one that has not ended.
-func addEvent(ctx context.Context, at time.Time, name string, a framework.Acquire, g framework.Grant, more ...attribute.KeyValue) {
+func addEvent(ctx context.Context, at time.Time, name string, a recipes.Acquire, g recipes.Grant, more ...attribute.KeyValue) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.AddEvent(name, trace.WithTimestamp(at), trace.WithAttributes(leaseAttributes(a, g, more...)...))
 	}

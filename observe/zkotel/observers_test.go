@@ -60,16 +60,16 @@ func TestBesideAnotherObserver(t *testing.T) {
 	type key struct{}
 	run(t, func(t *testing.T, w *world) {
 		var seen trace.SpanContext
-		before := framework.Observer{AcquireStart: func(ctx context.Context, _ framework.Acquire) context.Context {
+		before := recipes.Observer{AcquireStart: func(ctx context.Context, _ recipes.Acquire) context.Context {
 			return context.WithValue(ctx, key{}, "before")
 		}}
-		after := framework.Observer{AcquireEnd: func(ctx context.Context, _ framework.Acquire, _ framework.AcquireResult) {
+		after := recipes.Observer{AcquireEnd: func(ctx context.Context, _ recipes.Acquire, _ recipes.AcquireResult) {
 			seen = trace.SpanContextFromContext(ctx)
 			if ctx.Value(key{}) != "before" {
 				t.Error("the value of the observer before is gone")
 			}
 		}}
-		c := w.connect("a", framework.WithObserver(before), w.observer(), framework.WithObserver(after))
+		c := w.connect("a", recipes.WithObserver(before), w.observer(), recipes.WithObserver(after))
 		if _, err := w.mutex(c).Acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -152,11 +152,11 @@ func TestGlobalProviders(t *testing.T) {
 	tel := newTelemetry(t)
 	otel.SetTracerProvider(tel.traces)
 	otel.SetMeterProvider(tel.metrics)
-	o := zkotel.New(nil, zkotel.TracerProvider(nil), zkotel.MeterProvider(nil))
+	o := zkotel.NewObservers(nil, zkotel.TracerProvider(nil), zkotel.MeterProvider(nil))
 
-	call := framework.Acquire{Recipe: "mutex", Mode: "exclusive", Path: "/app/lock", Label: "/app/lock", Permits: 1}
+	call := recipes.Acquire{Recipe: "mutex", Mode: "exclusive", Path: "/app/lock", Label: "/app/lock", Permits: 1}
 	ctx := o.AcquireStart(t.Context(), call)
-	o.AcquireEnd(ctx, call, framework.AcquireResult{Grant: framework.Grant{How: framework.GrantedByEnsemble}})
+	o.AcquireEnd(ctx, call, recipes.AcquireResult{Grant: recipes.Grant{How: recipes.GrantedByEnsemble}})
 	if names := tel.names(); len(names) != 1 || names[0] != "acquire mutex" {
 		t.Errorf("spans: %v", names)
 	}
@@ -184,18 +184,18 @@ func TestALabelThatPanics(t *testing.T) {
 // metrics fail that were to be sent together with it.
 func TestTextsThatAreNotUTF8(t *testing.T) {
 	tel := newTelemetry(t)
-	o := zkotel.New(zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(tel.metrics), zkotel.RequestSpans(),
+	o := zkotel.NewObservers(zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(tel.metrics), zkotel.RequestSpans(),
 		zkotel.LockLabel(func(path string) string { return path }))
-	call := framework.Acquire{Recipe: "election", Mode: "exclusive", Path: "/app/lock", Label: "\xff", Permits: 1}
+	call := recipes.Acquire{Recipe: "election", Mode: "exclusive", Path: "/app/lock", Label: "\xff", Permits: 1}
 	bad := errors.New("\xff")
 	for _, err := range []error{nil, bad} {
 		ctx := o.AcquireStart(t.Context(), call)
 		o.RequestEnd(ctx, framework.Request{Op: "create", Path: "/app/lock"}, framework.RequestResult{Code: "OTHER", Err: bad})
-		o.AcquireEnd(ctx, call, framework.AcquireResult{Err: err})
+		o.AcquireEnd(ctx, call, recipes.AcquireResult{Err: err})
 	}
 	ctx, caller := tel.begin(t.Context(), "caller")
-	o.Lost(ctx, framework.Loss{Acquire: call, Err: bad})
-	o.LostReleased(ctx, framework.Loss{Acquire: call, Err: bad})
+	o.Lost(ctx, recipes.Loss{Acquire: call, Err: bad})
+	o.LostReleased(ctx, recipes.Loss{Acquire: call, Err: bad})
 	caller.End()
 	var all metricdata.ResourceMetrics
 	if err := tel.reader.Collect(t.Context(), &all); err != nil {

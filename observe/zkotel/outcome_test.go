@@ -21,15 +21,15 @@ import (
 func TestOutcomes(t *testing.T) {
 	for _, tt := range []struct {
 		outcome   string
-		how       framework.How
+		how       recipes.How
 		err       error
 		errorType string // empty: no error
 	}{
-		{"ensemble", framework.GrantedByEnsemble, nil, ""},
-		{"handoff", framework.GrantedByHandoff, nil, ""},
-		{"linger", framework.GrantedByLinger, nil, ""},
-		{"share", framework.GrantedByShare, nil, ""},
-		{"reentry", framework.GrantedByReentry, nil, ""},
+		{"ensemble", recipes.GrantedByEnsemble, nil, ""},
+		{"handoff", recipes.GrantedByHandoff, nil, ""},
+		{"linger", recipes.GrantedByLinger, nil, ""},
+		{"share", recipes.GrantedByShare, nil, ""},
+		{"reentry", recipes.GrantedByReentry, nil, ""},
 		{"busy", "", recipes.ErrBusy, ""},
 		{"canceled", "", context.Canceled, ""},
 		{"timeout", "", context.DeadlineExceeded, "timeout"},
@@ -44,11 +44,11 @@ func TestOutcomes(t *testing.T) {
 	} {
 		t.Run(tt.outcome, func(t *testing.T) {
 			tel := newTelemetry(t)
-			o := zkotel.New(zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(tel.metrics))
-			call := framework.Acquire{Recipe: "mutex", Mode: "exclusive", Path: "/lock", Label: "/lock", Permits: 1}
-			result := framework.AcquireResult{Grant: framework.Grant{How: tt.how}}
+			o := zkotel.NewObservers(zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(tel.metrics))
+			call := recipes.Acquire{Recipe: "mutex", Mode: "exclusive", Path: "/lock", Label: "/lock", Permits: 1}
+			result := recipes.AcquireResult{Grant: recipes.Grant{How: tt.how}}
 			if tt.err != nil {
-				result = framework.AcquireResult{Err: fmt.Errorf("recipes: acquire /lock: %w", tt.err)}
+				result = recipes.AcquireResult{Err: fmt.Errorf("recipes: acquire /lock: %w", tt.err)}
 			}
 			o.AcquireEnd(o.AcquireStart(t.Context(), call), call, result)
 

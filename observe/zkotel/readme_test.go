@@ -4,73 +4,44 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/tables"
 	"github.com/zkrecipes/zkrecipes/observe/zkotel"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/barrier"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
+	"github.com/zkrecipes/zkrecipes/recipes/counter"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
 
-// The tables of the README are what is emitted: no span, event, metric, unit or
-// attribute more or less.
+// The tables of the README are what is emitted.
 func TestReadme(t *testing.T) {
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want []string
-	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "| `") {
-			want = append(want, row(strings.Split(strings.Trim(line, "| \n"), "|")))
-		}
-	}
 	tel := newTelemetry(t)
 	emitAll(tel)
-	got := slices.Concat(spanRows(tel), metricRows(tel))
-	slices.Sort(want)
-	slices.Sort(got)
-	for _, line := range got {
-		if !slices.Contains(want, line) {
-			t.Errorf("the README does not have\n%s", line)
-		}
-	}
-	for _, line := range want {
-		if !slices.Contains(got, line) {
-			t.Errorf("not emitted as the README says:\n%s", line)
-		}
-	}
-}
-
-// row makes a line of a table comparable: its attributes are sorted.
-func row(cells []string) string {
-	for i := range cells {
-		cells[i] = strings.TrimSpace(strings.ReplaceAll(cells[i], "`", ""))
-	}
-	last := strings.Fields(cells[len(cells)-1])
-	if strings.Contains(cells[len(cells)-1], ".") {
-		slices.Sort(last)
-		cells[len(cells)-1] = strings.Join(last, " ")
-	} else { // a metric without attributes
-		cells = append(cells, "")
-	}
-	return strings.Join(cells, " | ")
+	spans, events := spanRows(tel)
+	tables.Made(t, "README.md", "spans", "| span | kind | attributes |\n|---|---|---|\n"+spans)
+	tables.Made(t, "README.md", "events", "| event on the caller's span | attributes |\n|---|---|\n"+events)
+	tables.Made(t, "README.md", "metrics", "| metric | kind | unit | attributes |\n|---|---|---|---|\n"+metricRows(tel))
 }
 
 // emitAll calls all functions of an observer, with all that they can be told.
 func emitAll(tel *telemetry) {
-	o := zkotel.New(zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(tel.metrics),
+	o := zkotel.NewObservers(zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(tel.metrics),
 		zkotel.RequestSpans(), zkotel.LockLabel(func(path string) string { return path }))
 	ctx, caller := tel.begin(context.Background(), "caller")
-	call := framework.Acquire{Recipe: "election", Mode: "exclusive", Path: "/lead", Label: "/lead", Permits: 1}
-	grant := framework.Grant{How: framework.GrantedByEnsemble, Token: "1", Session: 1, Znode: "/lead/1"}
+	call := recipes.Acquire{Recipe: "election", Mode: "exclusive", Path: "/lead", Label: "/lead", Permits: 1}
+	grant := recipes.Grant{How: recipes.GrantedByEnsemble, Token: "1", Session: 1, Znode: "/lead/1"}
 
 	acquiring := o.AcquireStart(ctx, call)
 	for _, err := range []error{nil, errors.New("refused")} {
@@ -82,25 +53,29 @@ func emitAll(tel *telemetry) {
 		o.RequestEnd(acquiring, request, framework.RequestResult{Took: time.Millisecond, Code: code, Err: err})
 	}
 	o.Retried(acquiring, framework.Retry{Op: "create", Path: "/lead/1", Err: framework.ErrNoSession})
-	o.AcquireEnd(acquiring, call, framework.AcquireResult{Grant: grant, Waited: time.Second})
-	o.AcquireEnd(o.AcquireStart(ctx, call), call, framework.AcquireResult{Err: recipes.ErrLayout})
-	o.Released(ctx, framework.Release{Acquire: call, Grant: grant, Held: time.Second})
-	loss := framework.Loss{Acquire: call, Grant: grant, At: time.Now(), Reason: framework.LostSession, Err: framework.ErrSessionLost}
+	o.AcquireEnd(acquiring, call, recipes.AcquireResult{Grant: grant, Waited: time.Second})
+	o.AcquireEnd(o.AcquireStart(ctx, call), call, recipes.AcquireResult{Err: recipes.ErrLayout})
+	o.Released(ctx, recipes.Release{Acquire: call, Grant: grant, Held: time.Second})
+	loss := recipes.Loss{Acquire: call, Grant: grant, At: time.Now(), Reason: recipes.LostSession, Err: framework.ErrSessionLost}
 	o.Lost(ctx, loss)
 	o.LostReleased(ctx, loss)
-	o.Overran(ctx, framework.Overrun{Acquire: call, Grant: grant, By: time.Second})
-	o.Revoked(ctx, framework.Revocation{Acquire: call, Grant: grant})
-	o.PresenceChanged(framework.PresenceChange{ID: 1, Path: "/a", Label: "/a", From: "pending", To: "standing", Session: 1, Timeout: time.Second})
-	info := framework.CacheInfo{ID: 1, Path: "/a", Label: "/a"}
-	o.CacheChanged(framework.CacheChange{Cache: info, To: "syncing"})
+	o.Overran(ctx, recipes.Overrun{Acquire: call, Grant: grant, By: time.Second})
+	o.Revoked(ctx, recipes.Revocation{Acquire: call, Grant: grant})
+	o.Presences.StateChanged(presence.StateChange{ID: 1, Path: "/a", Label: "/a", From: "pending", To: "standing", Session: 1, Timeout: time.Second})
+	info := cache.Info{ID: 1, Path: "/a", Label: "/a"}
+	o.Caches.StateChanged(cache.StateChange{Cache: info, To: "syncing"})
 	for _, err := range []error{nil, errors.New("lost")} {
-		o.CacheRead(framework.CacheRead{Cache: info, Reason: framework.ReadFirst, Began: time.Now(), Err: err})
+		o.Caches.Read(cache.Read{Cache: info, Reason: cache.ReadFirst, Began: time.Now(), Err: err})
 	}
+	o.Counters.Added(counter.Addition{Counter: counter.Info{Path: "/n", Label: "/n"}, Calls: 2, Failed: 1, Err: zk.ErrNoNode})
+	o.Counters.Conflicted(counter.Conflict{Counter: counter.Info{Path: "/n", Label: "/n"}, InARow: 1})
+	o.Barriers.Entered(barrier.Entry{Barrier: barrier.Info{Path: "/b", Label: "/b", Members: 2}})
 	o.Batched(framework.Batch{Operations: 2})
 	o.EphemeralsChanged(framework.EphemeralsChange{Client: 1, Percent: 50})
 	o.Opened()
 	o.StateChanged(framework.StateChange{From: framework.Connecting, To: framework.Connected})
 	o.Abandoned(framework.Abandonment{Reason: framework.AbandonedSilent})
+	o.Moved(framework.Move{From: "a", To: "b"})
 	o.Dropped(framework.Drop{Events: 1})
 	caller.End()
 }
@@ -116,15 +91,22 @@ func (k keys) add(all ...attribute.KeyValue) {
 
 // line returns the row of a table.
 func (k keys) line(cells ...string) string {
-	var names []string
-	for name := range k {
-		names = append(names, name)
+	names := slices.Sorted(maps.Keys(k))
+	for i := range names {
+		names[i] = "`" + names[i] + "`"
 	}
-	slices.Sort(names)
-	return strings.Join(append(cells, strings.Join(names, " ")), " | ")
+	cells[0] = "`" + cells[0] + "`"
+	return "| " + strings.Join(append(cells, strings.Join(names, " ")), " | ") + " |\n"
 }
 
-func spanRows(tel *telemetry) (rows []string) {
+// sorted returns the rows in one text.
+func sorted(rows []string) string {
+	slices.Sort(rows)
+	return strings.Join(rows, "")
+}
+
+func spanRows(tel *telemetry) (ofSpans, ofEvents string) {
+	var spanRows, eventRows []string
 	spans, kinds, events := map[string]keys{}, map[string]string{}, map[string]keys{}
 	for _, s := range tel.spans.GetSpans() {
 		for _, e := range s.Events {
@@ -143,16 +125,17 @@ func spanRows(tel *telemetry) (rows []string) {
 		kinds[name] = s.SpanKind.String()
 	}
 	for name, attributes := range spans {
-		rows = append(rows, attributes.line(name, kinds[name]))
+		spanRows = append(spanRows, attributes.line(name, kinds[name]))
 	}
 	for name, attributes := range events {
-		rows = append(rows, attributes.line(name))
+		eventRows = append(eventRows, attributes.line(name))
 	}
-	return rows
+	return sorted(spanRows), sorted(eventRows)
 }
 
-func metricRows(tel *telemetry) (rows []string) {
+func metricRows(tel *telemetry) string {
 	tel.t.Helper()
+	var rows []string
 	var all metricdata.ResourceMetrics
 	if err := tel.reader.Collect(context.Background(), &all); err != nil {
 		tel.t.Fatal(err)
@@ -166,7 +149,7 @@ func metricRows(tel *telemetry) (rows []string) {
 			}
 		}
 	}
-	return rows
+	return sorted(rows)
 }
 
 // describeData returns the kind of a metric, and the names of its attributes.

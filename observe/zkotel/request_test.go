@@ -305,7 +305,7 @@ func TestCodes(t *testing.T) {
 	} {
 		t.Run(code, func(t *testing.T) {
 			tel := newTelemetry(t)
-			o := zkotel.New(zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(tel.metrics), zkotel.RequestSpans())
+			o := zkotel.NewObservers(zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(tel.metrics), zkotel.RequestSpans())
 			ctx, _ := tel.begin(t.Context(), "caller")
 			var err error
 			if code != "OK" {

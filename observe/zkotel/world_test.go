@@ -43,9 +43,9 @@ func newTelemetry(t *testing.T, opts ...sdk.TracerProviderOption) *telemetry {
 
 // observer returns the option for a client that is observed.
 func (tel *telemetry) observer(opts ...zkotel.Option) framework.Option {
-	return framework.WithObserver(zkotel.New(append([]zkotel.Option{
+	return zkotel.New(append([]zkotel.Option{
 		zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(tel.metrics),
-	}, opts...)...))
+	}, opts...)...)
 }
 
 // begin begins a span of the application.

@@ -8,12 +8,17 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/barrier"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
+	"github.com/zkrecipes/zkrecipes/recipes/counter"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
 
 // scope is the name of the instrumentation scope of all spans and metrics.
 const scope = "github.com/zkrecipes/zkrecipes/observe/zkotel"
 
-// Option configures the observer that New returns.
+// Option configures what New returns.
 type Option func(*config)
 
 type config struct {
@@ -54,11 +59,17 @@ func Attributes(attributes ...attribute.KeyValue) Option {
 	return func(c *config) { c.attributes = append(c.attributes, attributes...) }
 }
 
-// New returns an observer for framework.WithObserver. It makes spans and
-// metrics of the client's events. Several clients may share one observer: their
+// New returns an option of framework.New. It makes spans and metrics of the
+// events of the client and of its recipes. Several clients may share one: their
 // metrics are added up. A nil Option is ignored, and a nil provider means the
 // default.
-func New(opts ...Option) framework.Observer {
+func New(opts ...Option) framework.Option {
+	o := newObserver(opts)
+	return framework.Together(framework.WithObserver(o.client()), recipes.WithObserver(o.leases()),
+		presence.WithObserver(o.presences()), cache.WithObserver(o.caches()), counter.WithObserver(o.counters()), barrier.WithObserver(o.barriers()))
+}
+
+func newObserver(opts []Option) *observer {
 	var cfg config
 	for _, opt := range opts {
 		if opt != nil {
@@ -77,17 +88,20 @@ func New(opts ...Option) framework.Observer {
 	}
 	meter := cfg.metrics.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL))
 	o.instruments, o.ages, o.znodes = newInstruments(meter), sharedAges(cfg.metrics, meter), sharedZnodes(cfg.metrics, meter)
+	return o
+}
+
+// observer has the functions of the observers.
+type observer struct {
+	config
+	instruments
+	ages   *ages
+	znodes *znodes
+	tracer trace.Tracer
+}
+
+func (o *observer) client() framework.Observer {
 	return framework.Observer{
-		AcquireStart:      o.acquireStart,
-		AcquireEnd:        o.acquireEnd,
-		Released:          o.released,
-		Lost:              o.lost,
-		LostReleased:      o.lostReleased,
-		Overran:           o.overran,
-		Revoked:           o.revoked,
-		PresenceChanged:   o.presenceChanged,
-		CacheChanged:      o.cacheChanged,
-		CacheRead:         o.cacheRead,
 		RequestEnd:        o.requestEnd,
 		Retried:           o.retried,
 		Batched:           o.batched,
@@ -95,17 +109,29 @@ func New(opts ...Option) framework.Observer {
 		Opened:            o.opened,
 		StateChanged:      o.stateChanged,
 		Abandoned:         o.abandoned,
+		Moved:             o.moved,
 		Dropped:           o.dropped,
 	}
 }
 
-// observer has the functions of a framework.Observer.
-type observer struct {
-	config
-	instruments
-	ages   *ages
-	znodes *znodes
-	tracer trace.Tracer
+func (o *observer) leases() recipes.Observer {
+	return recipes.Observer{
+		AcquireStart: o.acquireStart,
+		AcquireEnd:   o.acquireEnd,
+		Released:     o.released,
+		Lost:         o.lost,
+		LostReleased: o.lostReleased,
+		Overran:      o.overran,
+		Revoked:      o.revoked,
+	}
+}
+
+func (o *observer) presences() presence.Observer {
+	return presence.Observer{StateChanged: o.presenceChanged}
+}
+
+func (o *observer) caches() cache.Observer {
+	return cache.Observer{StateChanged: o.cacheChanged, Read: o.cacheRead}
 }
 
 // with returns a set of attributes that has those of the user.

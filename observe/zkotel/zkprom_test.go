@@ -33,8 +33,8 @@ func TestTheNamesAreThoseOfZkprom(t *testing.T) {
 	tel := newTelemetry(t)
 	emitAll(tel)
 	var got []string
-	for _, line := range metricRows(tel) {
-		cells := strings.Split(line, " | ")
+	for line := range strings.Lines(metricRows(tel)) {
+		cells := strings.Split(strings.Trim(strings.ReplaceAll(line, "`", ""), "| \n"), " | ")
 		kind := strings.TrimSpace(cells[1] + " " + regexp.MustCompile(`\{.*\}`).ReplaceAllString(cells[2], ""))
 		got = append(got, strings.ReplaceAll(cells[0], ".", "_")+suffixes[kind])
 	}
@@ -111,7 +111,7 @@ func TestTheErrorsAreThoseOfZkprom(t *testing.T) {
 		t.Fatalf("answers that are no errors: %q", answers)
 	}
 	tel := newTelemetry(t)
-	o := zkotel.New(zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(tel.metrics), zkotel.RequestSpans())
+	o := zkotel.NewObservers(zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(tel.metrics), zkotel.RequestSpans())
 	ctx, _ := tel.begin(t.Context(), "caller")
 	for _, code := range append([]string{
 		"NOAUTH", "CONNECTIONLOSS", "SESSIONEXPIRED", "INVALIDACL", "BADARGUMENTS", "OTHER", "NOCHILDRENFOREPHEMERALS", "THROTTLEDOP",

@@ -16,11 +16,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
 
 // presenceChanged also makes a span of the time in which a znode did not stand,
 // when it stands.
-func (o *observer) presenceChanged(c framework.PresenceChange) {
+func (o *observer) presenceChanged(c presence.StateChange) {
 	ctx, label := context.Background(), presenceKey.String(o.znodes.presenceValues.fit(valid(c.Label)))
 	o.znodes.changePresence(o.with(label), c)
 	if c.From != "" {
@@ -35,16 +37,16 @@ func (o *observer) presenceChanged(c framework.PresenceChange) {
 	span.End(trace.WithTimestamp(c.At))
 }
 
-func (o *observer) cacheChanged(c framework.CacheChange) {
+func (o *observer) cacheChanged(c cache.StateChange) {
 	label := cacheKey.String(o.znodes.cacheValues.fit(valid(c.Cache.Label)))
 	o.znodes.changeCache(o.with(label), c)
 	if c.From == "" { // at 0, so that a backend sees the first change
-		o.countChanges(label, framework.CacheRead{})
+		o.countChanges(label, cache.Read{})
 	}
 }
 
 // cacheRead also makes a span, if the whole tree was read.
-func (o *observer) cacheRead(r framework.CacheRead) {
+func (o *observer) cacheRead(r cache.Read) {
 	ctx, label := context.Background(), cacheKey.String(o.znodes.cacheValues.fit(valid(r.Cache.Label)))
 	if r.Err == nil && o.znodes.read(o.with(label), r) {
 		o.countChanges(label, r)
@@ -71,7 +73,7 @@ func (o *observer) ephemeralsChanged(c framework.EphemeralsChange) {
 	o.znodes.changeEphemerals(o.with(), c)
 }
 
-func (o *observer) countChanges(label attribute.KeyValue, r framework.CacheRead) {
+func (o *observer) countChanges(label attribute.KeyValue, r cache.Read) {
 	for kind, n := range map[string]int{"added": r.Added, "changed": r.Changed, "removed": r.Removed} {
 		o.cacheChanges.Add(context.Background(), int64(n), o.set(label, kindKey.String(kind)))
 	}
@@ -97,7 +99,7 @@ type znodes struct {
 	register                                                     sync.Once // the gauges
 	presences, missing, caches, stale, shown, bytes, zxids, full metric.Float64ObservableGauge
 
-	presenceValues, cacheValues labelSet
+	presenceValues, cacheValues, counterValues, barrierValues labelSet
 
 	mu             sync.Mutex // guards what follows
 	nodes          map[znodeID]presenceNode
@@ -124,7 +126,7 @@ type presenceNode struct {
 type mirror struct {
 	state    string
 	unsynced time.Time // since when it has not been synced
-	last     framework.CacheRead
+	last     cache.Read
 }
 
 // znodesOf are the znodes of each meter provider, as agesOf.
@@ -172,7 +174,7 @@ func znodesFor(provider metric.MeterProvider) *znodes {
 	return made
 }
 
-func (z *znodes) changePresence(label attribute.Set, c framework.PresenceChange) {
+func (z *znodes) changePresence(label attribute.Set, c presence.StateChange) {
 	id := znodeID{label.Equivalent(), c.ID}
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -184,7 +186,7 @@ func (z *znodes) changePresence(label attribute.Set, c framework.PresenceChange)
 	}
 }
 
-func (z *znodes) changeCache(label attribute.Set, c framework.CacheChange) {
+func (z *znodes) changeCache(label attribute.Set, c cache.StateChange) {
 	id := znodeID{label.Equivalent(), c.Cache.ID}
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -212,7 +214,7 @@ func (z *znodes) changeEphemerals(label attribute.Set, c framework.EphemeralsCha
 }
 
 // read notes what a cache shows, and reports whether the cache is known.
-func (z *znodes) read(label attribute.Set, r framework.CacheRead) bool {
+func (z *znodes) read(label attribute.Set, r cache.Read) bool {
 	id := znodeID{label.Equivalent(), r.Cache.ID}
 	z.mu.Lock()
 	defer z.mu.Unlock()

@@ -171,11 +171,11 @@ func TestCaches(t *testing.T) {
 // What comes of a cache after its end is not counted.
 func TestACacheThatIsClosed(t *testing.T) {
 	tel := newTelemetry(t)
-	o := zkotel.New(zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(tel.metrics))
-	info := framework.CacheInfo{ID: 1, Path: "/config", Label: "/config"}
-	o.CacheChanged(framework.CacheChange{Cache: info, To: "syncing"})
-	o.CacheChanged(framework.CacheChange{Cache: info, From: "syncing", To: "closed"})
-	o.CacheRead(framework.CacheRead{Cache: info, Reason: framework.ReadFirst, Znodes: 5, Added: 5})
+	o := zkotel.NewObservers(zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(tel.metrics))
+	info := cache.Info{ID: 1, Path: "/config", Label: "/config"}
+	o.Caches.StateChanged(cache.StateChange{Cache: info, To: "syncing"})
+	o.Caches.StateChanged(cache.StateChange{Cache: info, From: "syncing", To: "closed"})
+	o.Caches.Read(cache.Read{Cache: info, Reason: cache.ReadFirst, Znodes: 5, Added: 5})
 	data, ok := tel.collected("zkrecipes.cache.znodes").(metricdata.Gauge[float64])
 	if !ok || len(data.DataPoints) != 1 || data.DataPoints[0].Value != 0 {
 		t.Errorf("%v", data)
@@ -185,7 +185,7 @@ func TestACacheThatIsClosed(t *testing.T) {
 // The fullest client counts, until it is empty.
 func TestEphemeralPaths(t *testing.T) {
 	tel := newTelemetry(t)
-	o := zkotel.New(zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(tel.metrics))
+	o := zkotel.NewObservers(zkotel.TracerProvider(tel.traces), zkotel.MeterProvider(tel.metrics))
 	for _, change := range []struct {
 		client  uint64
 		percent int

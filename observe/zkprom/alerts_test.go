@@ -9,6 +9,9 @@ import (
 	"testing"
 )
 
+// runbook is the page that the alerts link to.
+const runbook = "../../docs/errors.md"
+
 // promtool accepts the alert rules, and plays the series of testdata, which
 // fire each alert and do not. The alert for waiters that do not move counts the
 // first grant of a process. Two processes that lead one election for a minute
@@ -52,19 +55,30 @@ func TestAlertsAreComplete(t *testing.T) {
 	}
 }
 
-// The README's table has the alerts, in their order.
-func TestTableOfAlerts(t *testing.T) {
-	_, table, _ := strings.Cut(readFile(t, "README.md"), "<!-- alerts -->")
-	table, _, _ = strings.Cut(table, "<!-- end of alerts -->")
-	names := func(pattern, text string) (found []string) {
-		for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
-			found = append(found, match[1])
-		}
-		return found
+// Each alert links to a section of the page that says what to do, and the page
+// has no section of another alert.
+func TestEachAlertHasARunbook(t *testing.T) {
+	const url = "https://github.com/zkrecipes/zkrecipes/blob/main/docs/errors.md#"
+	_, page, ok := strings.Cut(readFile(t, runbook), "\n## Alerts\n")
+	if !ok {
+		t.Fatal("the page has no section Alerts")
 	}
-	want, got := names(`- alert: (\w+)`, readFile(t, "alerts.yml")), names("(?m)^\\| `(\\w+)` \\|", table)
+	page, _, _ = strings.Cut(page, "\n## ")
+	var want, got []string
+	for _, rule := range strings.Split(readFile(t, "alerts.yml"), "- alert: ")[1:] {
+		name, _, _ := strings.Cut(rule, "\n")
+		want = append(want, name)
+		if link := "runbook_url: " + url + strings.ToLower(name) + "\n"; strings.Count(rule, link) != 1 {
+			t.Errorf("%s has no %s", name, link)
+		}
+	}
+	for _, heading := range regexp.MustCompile(`(?m)^### (.*)$`).FindAllStringSubmatch(page, -1) {
+		got = append(got, heading[1])
+	}
+	slices.Sort(want)
+	slices.Sort(got)
 	if len(want) == 0 || !slices.Equal(got, want) {
-		t.Errorf("the README has the alerts %q, want %q", got, want)
+		t.Errorf("the page has the sections %q, want %q", got, want)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/observe/zkprom"
+	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -19,11 +20,11 @@ func BenchmarkAcquire(b *testing.B) {
 			var opts []framework.Option
 			switch way {
 			case "observed":
-				_, o := newMetrics(b)
-				opts = append(opts, framework.WithObserver(o))
+				_, metrics := newOption(b)
+				opts = append(opts, metrics.Option())
 			case "observed with LockLabel":
-				_, o := newMetrics(b, zkprom.LockLabel(func(path string) string { return path }))
-				opts = append(opts, framework.WithObserver(o))
+				_, metrics := newOption(b, zkprom.LockLabel(func(path string) string { return path }))
+				opts = append(opts, metrics.Option())
 			}
 			ens := testutil.Start(b, testutil.InMemory())
 			client, err := framework.New(ens.Servers(), append(opts, framework.WithDialer(ens.Dial))...)
@@ -73,11 +74,11 @@ func BenchmarkHooks(b *testing.B) {
 	a, ctx := mutex("/locks/report"), context.Background()
 	b.ReportAllocs()
 	for b.Loop() {
-		g := framework.Grant{
-			How: framework.GrantedByEnsemble, At: time.Now(), Token: "1-2-3",
+		g := recipes.Grant{
+			How: recipes.GrantedByEnsemble, At: time.Now(), Token: "1-2-3",
 			Znode: "/locks/report/_c_2f1b6a5e-9c0d-4e4f-8a39-0f4f6f2c1d77-lock-0000000042",
 		}
-		o.AcquireEnd(o.AcquireStart(ctx, a), a, framework.AcquireResult{Grant: g})
-		o.Released(ctx, framework.Release{Acquire: a, Grant: g, Held: time.Millisecond})
+		o.AcquireEnd(o.AcquireStart(ctx, a), a, recipes.AcquireResult{Grant: g})
+		o.Released(ctx, recipes.Release{Acquire: a, Grant: g, Held: time.Millisecond})
 	}
 }

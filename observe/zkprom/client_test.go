@@ -22,9 +22,9 @@ import (
 func inVirtualTime(t *testing.T, opts []zkprom.Option, run func(*testing.T, *framework.Client, *prometheus.Registry)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		registry, o := newMetrics(t, opts...)
+		registry, metrics := newOption(t, opts...)
 		ens := testutil.Start(t, testutil.InMemory())
-		client, err := framework.New(ens.Servers(), framework.WithDialer(ens.Dial), framework.WithObserver(o))
+		client, err := framework.New(ens.Servers(), framework.WithDialer(ens.Dial), metrics.Option())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func inVirtualTime(t *testing.T, opts []zkprom.Option, run func(*testing.T, *fra
 // New has refused is not.
 func TestClientsThatShareAnObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		registry, o := newMetrics(t)
+		registry, metrics := newOption(t)
 		want := func(clients, connected int) {
 			t.Helper()
 			synctest.Wait()
@@ -45,15 +45,15 @@ func TestClientsThatShareAnObserver(t *testing.T) {
 				"zkrecipes_clients", "zkrecipes_connected")
 		}
 		ens := testutil.Start(t, testutil.InMemory())
-		if _, err := framework.New("no server, at all", framework.WithObserver(o)); err == nil {
+		if _, err := framework.New("no server, at all", metrics.Option()); err == nil {
 			t.Fatal("a client of no server")
 		}
 		want(0, 0)
 		away := ens.ClientNet("away")
 		away.Cut()
-		first := made(framework.New(ens.Servers(), framework.WithDialer(away.Dial), framework.WithObserver(o)))
+		first := made(framework.New(ens.Servers(), framework.WithDialer(away.Dial), metrics.Option()))
 		want(1, 0)
-		second := made(framework.New(ens.Servers(), framework.WithDialer(ens.Dial), framework.WithObserver(o)))
+		second := made(framework.New(ens.Servers(), framework.WithDialer(ens.Dial), metrics.Option()))
 		if err := second.WaitConnected(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,19 @@ type dashboard struct {
 		Title, Description, Type string
 		Targets                  []struct{ Expr string }
 		Datasource               struct{ UID string }
+		FieldConfig              struct {
+			Defaults struct {
+				Thresholds struct {
+					Steps []struct{ Color string }
+				}
+			}
+		}
+	}
+	Annotations struct {
+		List []struct {
+			Name, Expr string
+			Datasource struct{ UID string }
+		}
 	}
 	Templating struct {
 		List []struct {
@@ -36,7 +49,7 @@ func readDashboard(t *testing.T) (d dashboard) {
 func runDashboard(t *testing.T, s *server) {
 	t.Helper()
 	d := readDashboard(t)
-	set := strings.NewReplacer("$job", ".*", "$instance", ".*", "$__rate_interval", "10m")
+	set := strings.NewReplacer("$job", ".*", "$instance", ".*", "$__rate_interval", "10m", "$__range", "10m")
 	queries := 0
 	for _, panel := range d.Panels {
 		for _, target := range panel.Targets {
@@ -46,8 +59,13 @@ func runDashboard(t *testing.T, s *server) {
 			}
 		}
 	}
-	if queries < 39 {
+	if queries < 45 {
 		t.Errorf("%d queries: the dashboard was not read", queries)
+	}
+	for _, a := range d.Annotations.List { // of the minute that Grafana looks at in each step; here of the whole test
+		if expr := strings.ReplaceAll(set.Replace(a.Expr), "[1m]", "[10m]"); len(s.query(t, expr)) == 0 {
+			t.Errorf("annotation %q has no data from %s", a.Name, expr)
+		}
 	}
 	for _, variable := range d.Templating.List {
 		if variable.Type != "query" {
@@ -69,6 +87,7 @@ func TestDashboardIsComplete(t *testing.T) {
 	d := readDashboard(t)
 	var rows []string
 	var queries strings.Builder
+	stats := 0
 	for _, panel := range d.Panels {
 		if panel.Type == "row" {
 			rows = append(rows, panel.Title)
@@ -80,11 +99,25 @@ func TestDashboardIsComplete(t *testing.T) {
 		if panel.Datasource.UID != "${datasource}" {
 			t.Errorf("panel %q has data source %q", panel.Title, panel.Datasource.UID)
 		}
+		if panel.Type == "stat" {
+			if stats++; len(panel.FieldConfig.Defaults.Thresholds.Steps) < 2 {
+				t.Errorf("panel %q is green whatever it shows", panel.Title)
+			}
+			continue // the metrics of single values are shown over time, too
+		}
 		for _, target := range panel.Targets {
 			queries.WriteString(target.Expr + "\n")
 		}
 	}
-	if want := []string{"Clients", "Locks", "Elections", "Presences and caches", "Requests"}; !slices.Equal(rows, want) {
+	if stats == 0 {
+		t.Error("no single values")
+	}
+	for _, a := range d.Annotations.List {
+		if a.Datasource.UID != "${datasource}" {
+			t.Errorf("annotation %q has data source %q", a.Name, a.Datasource.UID)
+		}
+	}
+	if want := []string{"Now", "Clients", "Locks", "Elections", "Presences and caches", "Requests"}; !slices.Equal(rows, want) {
 		t.Errorf("rows %q, want %q", rows, want)
 	}
 	shown := metricsIn(queries.String())

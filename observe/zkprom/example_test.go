@@ -29,7 +29,7 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	client, err := framework.New("zk1:2181,zk2:2181,zk3:2181", framework.WithObserver(metrics.Observer()))
+	client, err := framework.New("zk1:2181,zk2:2181,zk3:2181", metrics.Option())
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func ExampleLockLabel() {
 		return
 	}
 	defer ens.Close()
-	client, err := framework.New(ens.Servers(), framework.WithObserver(metrics.Observer()))
+	client, err := framework.New(ens.Servers(), metrics.Option())
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -17,6 +17,11 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/observe/zkprom"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/barrier"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
+	"github.com/zkrecipes/zkrecipes/recipes/counter"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
 
 var update = flag.Bool("update", false, "write what tests compare with: the README's table, the transcript")
@@ -26,22 +31,25 @@ func everyMetric(t *testing.T, opts ...zkprom.Option) *prometheus.Registry {
 	t.Helper()
 	registry, o := newMetrics(t, opts...)
 	a := mutex("/a")
-	o.Lost(t.Context(), framework.Loss{Acquire: a, Grant: acquire(o, a, "1"), Reason: framework.LostDeleted})
-	acquire(o, framework.Acquire{Recipe: "election", Mode: "exclusive", Path: "/leader", Label: "/leader", Permits: 1}, "1")
+	o.Lost(t.Context(), recipes.Loss{Acquire: a, Grant: acquire(o, a, "1"), Reason: recipes.LostDeleted})
+	acquire(o, recipes.Acquire{Recipe: "election", Mode: "exclusive", Path: "/leader", Label: "/leader", Permits: 1}, "1")
 	o.RequestEnd(t.Context(), framework.Request{Op: "list"}, framework.RequestResult{Took: time.Millisecond, Code: "OK"})
 	o.Retried(t.Context(), framework.Retry{Op: "create"})
 	o.Batched(framework.Batch{Operations: 5})
-	o.PresenceChanged(framework.PresenceChange{ID: 1, Label: "/services/a", To: "pending", Timeout: time.Second})
-	o.CacheChanged(framework.CacheChange{Cache: framework.CacheInfo{ID: 1, Label: "/config"}, To: "syncing"})
+	o.Presences.StateChanged(presence.StateChange{ID: 1, Label: "/services/a", To: "pending", Timeout: time.Second})
+	o.Caches.StateChanged(cache.StateChange{Cache: cache.Info{ID: 1, Label: "/config"}, To: "syncing"})
+	o.Counters.Conflicted(counter.Conflict{Counter: counter.Info{Label: "/orders"}, InARow: 1})
+	o.Barriers.Entered(barrier.Entry{Barrier: barrier.Info{Label: "/start"}})
 	return registry
 }
 
 // names are the metrics that users rely on.
 var names = []string{
-	"acquire_duration_seconds", "batch_operations", "cache_changes_total", "cache_memory_bytes", "cache_stale_seconds",
-	"cache_walk_duration_seconds", "cache_znodes", "cache_zxid", "caches", "clients", "connected", "connections_abandoned_total", "ephemeral_paths_ratio", "events_dropped_total",
+	"acquire_duration_seconds", "addition_conflicts_total", "additions_total", "barrier_rounds_total", "batch_operations", "cache_changes_total", "cache_memory_bytes", "cache_stale_seconds",
+	"cache_walk_duration_seconds", "cache_znodes", "cache_zxid", "caches", "clients", "connected", "connections_abandoned_total",
+	"ephemeral_paths_ratio", "events_dropped_total",
 	"held", "hold_duration_seconds", "leader", "leading_seconds", "lost_total", "oldest_hold_seconds", "oldest_wait_seconds", "overruns_total",
-	"presence_missing_timeouts", "presence_transitions_total", "presences", "request_duration_seconds", "request_retries_total", "revocations_total", "session_transitions_total", "terms_total", "waiting",
+	"presence_missing_timeouts", "presence_transitions_total", "presences", "request_duration_seconds", "request_retries_total", "revocations_total", "server_moves_total", "session_transitions_total", "terms_total", "waiting",
 }
 
 func TestNoMetricIsMissing(t *testing.T) {
@@ -121,7 +129,7 @@ func program(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if errors.Is(err, exec.ErrNotFound) && os.Getenv("CI") == "" {
-		t.Skipf("no %s: Debian's package prometheus has it", name)
+		t.Skipf("no %s: Debian's packages prometheus and prometheus-alertmanager have it", name)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -10,12 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/observe/zkprom"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/barrier"
+	"github.com/zkrecipes/zkrecipes/recipes/counter"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/testutil"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
@@ -59,15 +60,16 @@ func testLoad(t *testing.T, ens testutil.Ensemble, kill ...int) {
 	s.open(first)
 	s.open(second)
 	s.killMembers(kill...)
-	s.loseALease(first, framework.LostSession, func(*recipes.Lease) { s.expire(first) })
-	s.loseALease(second, framework.LostDeleted, func(l *recipes.Lease) { _ = first.Delete(t.Context(), l.Path(), -1) })
-	s.loseALease(third, framework.LostUnproven, func(l *recipes.Lease) {
+	s.loseALease(first, recipes.LostSession, func(*recipes.Lease) { s.expire(first) })
+	s.loseALease(second, recipes.LostDeleted, func(l *recipes.Lease) { _ = first.Delete(t.Context(), l.Path(), -1) })
+	s.loseALease(third, recipes.LostUnproven, func(l *recipes.Lease) {
 		network.Cut()
 		awaitLost(t, l)
 		s.awaitCount(s.abandoned, string(framework.AbandonedUnproven), func() {})
 		network.Heal()
 	})
 	s.overrun(second)
+	s.share(first)
 	s.revoke(first, second)
 	s.loseAnAnswer(third, network)
 	s.crowd(third)
@@ -199,7 +201,7 @@ func (s *shop) hold(m *locks.Mutex, work func(*recipes.Lease)) {
 
 // loseALease holds leases, until one is lost by what lose does. A loss is
 // counted a moment later, so lose may be called again.
-func (s *shop) loseALease(c *framework.Client, reason framework.LossReason, lose func(*recipes.Lease)) {
+func (s *shop) loseALease(c *framework.Client, reason recipes.LossReason, lose func(*recipes.Lease)) {
 	s.t.Helper()
 	s.awaitCount(s.reasons, string(reason), func() {
 		s.hold(s.mutex(c, "lost"), func(l *recipes.Lease) {
@@ -222,6 +224,29 @@ func awaitLost(t *testing.T, l *recipes.Lease) {
 func (s *shop) expire(c *framework.Client) {
 	if session, err := c.Session(); err == nil {
 		_ = s.ens.ExpireSession(session.ID()) // it may be over already
+	}
+}
+
+// share adds to a counter, and enters and leaves a double barrier.
+func (s *shop) share(c *framework.Client) {
+	s.t.Helper()
+	n, err := counter.New(c, "/shop/orders")
+	if err == nil {
+		_, err = n.Add(s.t.Context(), 1)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	alone, err := barrier.NewDouble(c, "/shop/start", 1)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	in, err := alone.Enter(s.t.Context())
+	if err == nil {
+		err = in.Leave(s.t.Context())
+	}
+	if err != nil {
+		s.t.Fatal(err)
 	}
 }
 
@@ -261,14 +286,19 @@ func (s *shop) revoke(holder, other *framework.Client) {
 	})
 }
 
-// loseAnAnswer loses the answer to a create, so that it is tried again.
+// loseAnAnswer loses the answer to a create that is tried again: that of a
+// directory, which does no harm twice. Client.Create is never repeated. The
+// load of the client may take the fault instead, so each try has a fault and a
+// path.
 func (s *shop) loseAnAnswer(c *framework.Client, network *testutil.ClientNet) {
 	s.t.Helper()
 	s.awaitConnected(c)
-	fault := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.DropAfter())
-	defer network.Control(fault.Control)()
+	tries := 0
 	s.awaitCount(s.retried, "create", func() {
-		_, _ = c.Create(s.t.Context(), "/answer", nil, zk.FlagPersistent)
+		tries++
+		fault := testutil.NewFault(testutil.Match{Op: testutil.OpCreate}, testutil.DropAfter())
+		defer network.Control(fault.Control)()
+		_ = c.MakePersistentPath(s.t.Context(), fmt.Sprintf("/answers/%d", tries))
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -56,16 +55,16 @@ type election struct {
 // leaseID tells leases apart, except for those that were granted at the same
 // instant in the same way.
 type leaseID struct {
-	acquire framework.Acquire
-	grant   framework.Grant
+	acquire recipes.Acquire
+	grant   recipes.Grant
 }
 
 // waitKey is the key of the span of a wait in a context.
 type waitKey struct{ of *lockMetrics }
 
-var lossReasons = []framework.LossReason{
-	framework.LostUnproven, framework.LostSession, framework.LostConnection, framework.LostDeleted,
-	framework.LostMaxHold, framework.LostClosed, framework.LostOtherwise,
+var lossReasons = []recipes.LossReason{
+	recipes.LostUnproven, recipes.LostSession, recipes.LostConnection, recipes.LostDeleted,
+	recipes.LostMaxHold, recipes.LostClosed, recipes.LostOtherwise,
 }
 
 func newLockMetrics(cfg config) *lockMetrics {
@@ -107,7 +106,7 @@ func newLockMetrics(cfg config) *lockMetrics {
 }
 
 // acquireStart begins a wait, and adds it to the context.
-func (m *lockMetrics) acquireStart(ctx context.Context, a framework.Acquire) context.Context {
+func (m *lockMetrics) acquireStart(ctx context.Context, a recipes.Acquire) context.Context {
 	s := m.seriesOf(a)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -117,7 +116,7 @@ func (m *lockMetrics) acquireStart(ctx context.Context, a framework.Acquire) con
 	return context.WithValue(ctx, waitKey{m}, s.waiting.begin(s))
 }
 
-func (m *lockMetrics) acquireEnd(ctx context.Context, a framework.Acquire, r framework.AcquireResult) {
+func (m *lockMetrics) acquireEnd(ctx context.Context, a recipes.Acquire, r recipes.AcquireResult) {
 	wait, ok := ctx.Value(waitKey{m}).(*span)
 	if !ok {
 		return // its start was not reported
@@ -132,7 +131,7 @@ func (m *lockMetrics) acquireEnd(ctx context.Context, a framework.Acquire, r fra
 	s.acquires.WithLabelValues(recipes.Outcome(r)).Observe(r.Waited.Seconds())
 }
 
-func (m *lockMetrics) holdLocked(s *series, a framework.Acquire, g framework.Grant) {
+func (m *lockMetrics) holdLocked(s *series, a recipes.Acquire, g recipes.Grant) {
 	hold, id := s.held.begin(s), leaseID{a, g}
 	hold.indiscernible = m.leases[id]
 	m.leases[id] = hold
@@ -144,7 +143,7 @@ func (m *lockMetrics) holdLocked(s *series, a framework.Acquire, g framework.Gra
 }
 
 // endHold returns the series that the lease was counted in.
-func (m *lockMetrics) endHold(a framework.Acquire, g framework.Grant, held time.Duration) *series {
+func (m *lockMetrics) endHold(a recipes.Acquire, g recipes.Grant, held time.Duration) *series {
 	s := m.takeHold(leaseID{a, g})
 	if s == nil {
 		s = m.seriesOf(a) // its grant was not reported
@@ -172,25 +171,25 @@ func (m *lockMetrics) takeHold(id leaseID) *series {
 	return hold.series
 }
 
-func (m *lockMetrics) released(_ context.Context, r framework.Release) {
+func (m *lockMetrics) released(_ context.Context, r recipes.Release) {
 	m.endHold(r.Acquire, r.Grant, r.Held)
 }
 
-func (m *lockMetrics) lost(_ context.Context, l framework.Loss) {
+func (m *lockMetrics) lost(_ context.Context, l recipes.Loss) {
 	m.endHold(l.Acquire, l.Grant, l.Held).losses.WithLabelValues(string(l.Reason)).Inc()
 }
 
-func (m *lockMetrics) overran(_ context.Context, o framework.Overrun) {
+func (m *lockMetrics) overran(_ context.Context, o recipes.Overrun) {
 	m.seriesOf(o.Acquire).overruns.Inc()
 }
 
-func (m *lockMetrics) revoked(_ context.Context, r framework.Revocation) {
+func (m *lockMetrics) revoked(_ context.Context, r recipes.Revocation) {
 	m.seriesOf(r.Acquire).revocations.Inc()
 }
 
 // seriesOf returns where an acquire is counted. It calls the user's LockLabel,
 // so the caller holds no lock.
-func (m *lockMetrics) seriesOf(a framework.Acquire) *series {
+func (m *lockMetrics) seriesOf(a recipes.Acquire) *series {
 	l := seriesLabels{recipe: a.Recipe, mode: a.Mode}
 	if m.lockLabel != nil {
 		l.lock = lockLabelOf(m.lockLabel, a.Label)
@@ -231,7 +230,7 @@ func (m *lockMetrics) newSeries(l seriesLabels) *series {
 	return s
 }
 
-func (m *lockMetrics) electionLocked(a framework.Acquire) *election {
+func (m *lockMetrics) electionLocked(a recipes.Acquire) *election {
 	name := m.names.fit(valid(a.Label))
 	e := m.elections[name]
 	if e == nil {

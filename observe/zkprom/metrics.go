@@ -9,15 +9,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/barrier"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
+	"github.com/zkrecipes/zkrecipes/recipes/counter"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
 
-// Metrics counts for all clients that have one of its observers. New returns
+// Metrics counts for all clients that have its option. New returns
 // one. It is safe for concurrent use.
 type Metrics struct {
 	config    config
 	clients   *clientMetrics
 	locks     *lockMetrics
 	znodes    *znodeMetrics
+	shared    *sharedMetrics
 	collector prometheus.Collector
 }
 
@@ -29,8 +35,8 @@ func New(opts ...Option) (*Metrics, error) {
 	if err != nil {
 		return nil, fmt.Errorf("zkprom: %w", err)
 	}
-	m := &Metrics{config: cfg, clients: newClientMetrics(cfg.namespace), locks: newLockMetrics(cfg), znodes: newZnodeMetrics(cfg)}
-	m.collector = append(m.clients.all(), m.locks, m.znodes)
+	m := &Metrics{config: cfg, clients: newClientMetrics(cfg.namespace), locks: newLockMetrics(cfg), znodes: newZnodeMetrics(cfg), shared: newSharedMetrics(cfg)}
+	m.collector = append(append(m.clients.all(), m.shared.all()...), m.locks, m.znodes)
 	if err := cfg.registerer.Register(m.collector); err != nil {
 		return nil, fmt.Errorf("zkprom: register the metrics: %w", err)
 	}
@@ -38,30 +44,52 @@ func New(opts ...Option) (*Metrics, error) {
 }
 
 // Unregister removes the metrics from their registerer. Clients can keep their
-// observers.
+// option.
 func (m *Metrics) Unregister() { m.config.registerer.Unregister(m.collector) }
 
-// Observer returns an observer, to be passed to framework.WithObserver. Several
-// clients can share it: their metrics are added up.
-func (m *Metrics) Observer() framework.Observer {
-	return framework.Observer{
-		AcquireStart:      m.locks.acquireStart,
-		AcquireEnd:        m.locks.acquireEnd,
-		Released:          m.locks.released,
-		Lost:              m.locks.lost,
-		Overran:           m.locks.overran,
-		Revoked:           m.locks.revoked,
-		PresenceChanged:   m.znodes.presenceChanged,
-		CacheChanged:      m.znodes.cacheChanged,
-		CacheRead:         m.znodes.cacheRead,
-		RequestEnd:        m.clients.requestEnd,
-		Retried:           m.clients.retried,
-		Batched:           m.clients.batched,
-		EphemeralsChanged: m.clients.ephemeralsChanged,
-		Opened:            m.clients.open.Inc,
-		StateChanged:      m.clients.stateChanged,
-		Abandoned:         m.clients.abandoned,
-		Dropped:           m.clients.dropped,
+// Option returns an option of framework.New, which makes the client's events
+// count. Several clients can share it: their metrics are added up.
+func (m *Metrics) Option() framework.Option {
+	o := m.observers()
+	return framework.Together(framework.WithObserver(o.client), recipes.WithObserver(o.leases),
+		presence.WithObserver(o.presences), cache.WithObserver(o.caches), counter.WithObserver(o.counters), barrier.WithObserver(o.barriers))
+}
+
+// observers has the functions that count, by the package of their events.
+type observers struct {
+	client    framework.Observer
+	leases    recipes.Observer
+	presences presence.Observer
+	caches    cache.Observer
+	counters  counter.Observer
+	barriers  barrier.Observer
+}
+
+func (m *Metrics) observers() observers {
+	return observers{
+		client: framework.Observer{
+			RequestEnd:        m.clients.requestEnd,
+			Retried:           m.clients.retried,
+			Batched:           m.clients.batched,
+			EphemeralsChanged: m.clients.ephemeralsChanged,
+			Opened:            m.clients.open.Inc,
+			StateChanged:      m.clients.stateChanged,
+			Abandoned:         m.clients.abandoned,
+			Moved:             m.clients.moved,
+			Dropped:           m.clients.dropped,
+		},
+		leases: recipes.Observer{
+			AcquireStart: m.locks.acquireStart,
+			AcquireEnd:   m.locks.acquireEnd,
+			Released:     m.locks.released,
+			Lost:         m.locks.lost,
+			Overran:      m.locks.overran,
+			Revoked:      m.locks.revoked,
+		},
+		presences: presence.Observer{StateChanged: m.znodes.presenceChanged},
+		caches:    cache.Observer{StateChanged: m.znodes.cacheChanged, Read: m.znodes.cacheRead},
+		counters:  counter.Observer{Added: m.shared.added, Conflicted: m.shared.conflicted},
+		barriers:  barrier.Observer{Entered: m.shared.entered, Left: m.shared.left},
 	}
 }
 
@@ -86,6 +114,7 @@ type clientMetrics struct {
 	connected   prometheus.Gauge
 	transitions *prometheus.CounterVec
 	abandonment *prometheus.CounterVec
+	moves       *prometheus.CounterVec
 	drops       prometheus.Counter
 	requests    *prometheus.HistogramVec
 	retries     *prometheus.CounterVec
@@ -115,6 +144,10 @@ func newClientMetrics(namespace string) *clientMetrics {
 			Namespace: namespace, Name: "connections_abandoned_total",
 			Help: "Connections that a client gave up: the server was silent, the session unproven, or the wire client stuck.",
 		}, []string{"reason"}),
+		moves: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "server_moves_total",
+			Help: "Moves of clients to another server because their list has changed, and tries that have failed: moved or failed.",
+		}, []string{"result"}),
 		drops: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Name: "events_dropped_total",
 			Help: "Events that were not counted, because too many waited.",
@@ -139,11 +172,14 @@ func newClientMetrics(namespace string) *clientMetrics {
 	for _, reason := range []framework.AbandonReason{framework.AbandonedSilent, framework.AbandonedUnproven, framework.AbandonedStuck} {
 		m.abandonment.WithLabelValues(string(reason))
 	}
+	for _, result := range []string{moveMade, moveFailed} {
+		m.moves.WithLabelValues(result)
+	}
 	return m
 }
 
 func (m *clientMetrics) all() collectors {
-	return collectors{m.open, m.connected, m.transitions, m.abandonment, m.drops, m.requests, m.retries, m.batches, m.ephemerals}
+	return collectors{m.open, m.connected, m.transitions, m.abandonment, m.moves, m.drops, m.requests, m.retries, m.batches, m.ephemerals}
 }
 
 func stateLabel(s framework.State) string { return strings.ToLower(s.String()) }
@@ -159,6 +195,20 @@ func (m *clientMetrics) stateChanged(c framework.StateChange) {
 	case framework.Closed:
 		m.open.Dec()
 	}
+}
+
+// The results of moves.
+const (
+	moveMade   = "moved"
+	moveFailed = "failed"
+)
+
+func (m *clientMetrics) moved(move framework.Move) {
+	result := moveMade
+	if move.Err != nil {
+		result = moveFailed
+	}
+	m.moves.WithLabelValues(result).Inc()
 }
 
 func (m *clientMetrics) abandoned(a framework.Abandonment) {

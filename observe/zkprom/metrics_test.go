@@ -18,17 +18,24 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/observe/zkprom"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
 )
 
-// newMetrics returns metrics in a new registry, and an observer.
-func newMetrics(t testing.TB, opts ...zkprom.Option) (*prometheus.Registry, framework.Observer) {
+// newMetrics returns metrics in a new registry, and their observers.
+func newMetrics(t testing.TB, opts ...zkprom.Option) (*prometheus.Registry, zkprom.Observers) {
+	t.Helper()
+	registry, metrics := newOption(t, opts...)
+	return registry, metrics.Observers()
+}
+
+func newOption(t testing.TB, opts ...zkprom.Option) (*prometheus.Registry, *zkprom.Metrics) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	metrics, err := zkprom.New(append([]zkprom.Option{zkprom.Registerer(registry)}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return registry, metrics.Observer()
+	return registry, metrics
 }
 
 // wantMetrics compares some metrics with their text format, without its
@@ -60,14 +67,14 @@ func wantMetrics(t *testing.T, g prometheus.Gatherer, want string, names ...stri
 	}
 }
 
-func mutex(path string) framework.Acquire {
-	return framework.Acquire{Recipe: "mutex", Mode: "exclusive", Path: path, Label: path, Permits: 1}
+func mutex(path string) recipes.Acquire {
+	return recipes.Acquire{Recipe: "mutex", Mode: "exclusive", Path: path, Label: path, Permits: 1}
 }
 
 // acquire tells o of a call that was granted, and returns the grant.
-func acquire(o framework.Observer, a framework.Acquire, token string) framework.Grant {
-	g := framework.Grant{How: framework.GrantedByEnsemble, Token: token, Znode: a.Path + "/" + token}
-	o.AcquireEnd(o.AcquireStart(context.Background(), a), a, framework.AcquireResult{Grant: g})
+func acquire(o zkprom.Observers, a recipes.Acquire, token string) recipes.Grant {
+	g := recipes.Grant{How: recipes.GrantedByEnsemble, Token: token, Znode: a.Path + "/" + token}
+	o.AcquireEnd(o.AcquireStart(context.Background(), a), a, recipes.AcquireResult{Grant: g})
 	return g
 }
 
@@ -91,21 +98,21 @@ func TestWaitingAndHeld(t *testing.T) {
 		time.Sleep(time.Second)
 		want(2, 0, 2, 0)
 
-		grantA, grantB := framework.Grant{Token: "1"}, framework.Grant{Token: "2"}
-		o.AcquireEnd(waitA, a, framework.AcquireResult{Grant: grantA})
+		grantA, grantB := recipes.Grant{Token: "1"}, recipes.Grant{Token: "2"}
+		o.AcquireEnd(waitA, a, recipes.AcquireResult{Grant: grantA})
 		time.Sleep(time.Second)
 		want(1, 1, 2, 1)
-		o.AcquireEnd(waitB, b, framework.AcquireResult{Grant: grantB})
+		o.AcquireEnd(waitB, b, recipes.AcquireResult{Grant: grantB})
 		waitC := o.AcquireStart(ctx, c)
 		time.Sleep(time.Second)
 		want(1, 2, 1, 2)
-		o.AcquireEnd(waitC, c, framework.AcquireResult{Err: recipes.ErrBusy})
+		o.AcquireEnd(waitC, c, recipes.AcquireResult{Err: recipes.ErrBusy})
 		want(0, 2, 0, 2)
 
-		o.Released(ctx, framework.Release{Acquire: a, Grant: grantA, Held: 2 * time.Second})
+		o.Released(ctx, recipes.Release{Acquire: a, Grant: grantA, Held: 2 * time.Second})
 		time.Sleep(time.Second)
 		want(0, 1, 0, 2)
-		o.Lost(ctx, framework.Loss{Acquire: b, Grant: grantB, Reason: framework.LostSession})
+		o.Lost(ctx, recipes.Loss{Acquire: b, Grant: grantB, Reason: recipes.LostSession})
 		want(0, 0, 0, 0)
 	})
 }
@@ -114,15 +121,15 @@ func TestWaitingAndHeld(t *testing.T) {
 // each counted.
 func TestSharesOfOneGrant(t *testing.T) {
 	registry, o := newMetrics(t)
-	read := framework.Acquire{Recipe: "read", Mode: "shared", Path: "/a", Label: "/a", Permits: 1}
-	var grants []framework.Grant
+	read := recipes.Acquire{Recipe: "read", Mode: "shared", Path: "/a", Label: "/a", Permits: 1}
+	var grants []recipes.Grant
 	for range 3 {
 		grants = append(grants, acquire(o, read, "1"))
 	}
 	for held := 3; held >= 0; held-- {
 		wantMetrics(t, registry, fmt.Sprintf(`zkrecipes_held{mode="shared",recipe="read"} %d`, held), "zkrecipes_held")
 		if held > 0 {
-			o.Released(t.Context(), framework.Release{Acquire: read, Grant: grants[held-1]})
+			o.Released(t.Context(), recipes.Release{Acquire: read, Grant: grants[held-1]})
 		}
 	}
 }
@@ -136,13 +143,13 @@ func TestConcurrently(t *testing.T) {
 		all.Go(func() {
 			a := mutex(fmt.Sprintf("/%d", i%7))
 			for j := range 20 {
-				g := framework.Grant{Token: fmt.Sprint(i, j)}
+				g := recipes.Grant{Token: fmt.Sprint(i, j)}
 				ctx := o2.AcquireStart(o.AcquireStart(t.Context(), a), a)
-				o2.AcquireEnd(ctx, a, framework.AcquireResult{Grant: g})
-				o.AcquireEnd(ctx, a, framework.AcquireResult{Grant: g})
+				o2.AcquireEnd(ctx, a, recipes.AcquireResult{Grant: g})
+				o.AcquireEnd(ctx, a, recipes.AcquireResult{Grant: g})
 				if i > 0 || j > 0 { // one stays
-					o.Released(ctx, framework.Release{Acquire: a, Grant: g})
-					o2.Lost(ctx, framework.Loss{Acquire: a, Grant: g, Reason: framework.LostClosed})
+					o.Released(ctx, recipes.Release{Acquire: a, Grant: g})
+					o2.Lost(ctx, recipes.Loss{Acquire: a, Grant: g, Reason: recipes.LostClosed})
 				}
 			}
 		})
@@ -160,11 +167,11 @@ func TestConcurrently(t *testing.T) {
 func TestLosses(t *testing.T) {
 	registry, o := newMetrics(t)
 	a := mutex("/a")
-	for i, reason := range []framework.LossReason{framework.LostDeleted, framework.LostDeleted, framework.LostUnproven} {
-		o.Lost(t.Context(), framework.Loss{Acquire: a, Grant: acquire(o, a, fmt.Sprint(i)), Reason: reason})
+	for i, reason := range []recipes.LossReason{recipes.LostDeleted, recipes.LostDeleted, recipes.LostUnproven} {
+		o.Lost(t.Context(), recipes.Loss{Acquire: a, Grant: acquire(o, a, fmt.Sprint(i)), Reason: reason})
 	}
-	o.Overran(t.Context(), framework.Overrun{Acquire: a})
-	o.Revoked(t.Context(), framework.Revocation{Acquire: a})
+	o.Overran(t.Context(), recipes.Overrun{Acquire: a})
+	o.Revoked(t.Context(), recipes.Revocation{Acquire: a})
 	wantMetrics(t, registry, `
 		zkrecipes_lost_total{mode="exclusive",reason="closed",recipe="mutex"} 0
 		zkrecipes_lost_total{mode="exclusive",reason="connection",recipe="mutex"} 0
@@ -183,7 +190,7 @@ func TestOutcomes(t *testing.T) {
 	registry, o := newMetrics(t)
 	canceled, cancel := context.WithCancelCause(t.Context())
 	cancel(framework.ErrClosed)
-	results := map[string]framework.AcquireResult{
+	results := map[string]recipes.AcquireResult{
 		"busy":         {Err: fmt.Errorf("acquire /a: %w", recipes.ErrBusy)},
 		"layout":       {Err: recipes.ErrLayout},
 		"deadlock":     {Err: recipes.ErrDeadlock},
@@ -196,10 +203,10 @@ func TestOutcomes(t *testing.T) {
 		"unreachable":  {Err: zk.ErrNoServer},
 		"error":        {Err: errors.New("other")},
 	}
-	for _, how := range []framework.How{
-		framework.GrantedByEnsemble, framework.GrantedByHandoff, framework.GrantedByLinger, framework.GrantedByShare, framework.GrantedByReentry,
+	for _, how := range []recipes.How{
+		recipes.GrantedByEnsemble, recipes.GrantedByHandoff, recipes.GrantedByLinger, recipes.GrantedByShare, recipes.GrantedByReentry,
 	} {
-		results[string(how)] = framework.AcquireResult{Grant: framework.Grant{How: how}}
+		results[string(how)] = recipes.AcquireResult{Grant: recipes.Grant{How: how}}
 	}
 	a := mutex("/a")
 	for _, result := range results {
@@ -255,20 +262,20 @@ func testLeader(t *testing.T) {
 			zkrecipes_terms_total{election="nightly"} %d`[1:], leads, seconds, terms),
 			"zkrecipes_leader", "zkrecipes_leading_seconds", "zkrecipes_terms_total")
 	}
-	a := framework.Acquire{Recipe: "election", Mode: "exclusive", Path: "/leader", Label: "nightly", Permits: 1}
+	a := recipes.Acquire{Recipe: "election", Mode: "exclusive", Path: "/leader", Label: "nightly", Permits: 1}
 	ctx := o.AcquireStart(t.Context(), a)
 	want(0, 0, 0)
-	first := framework.Grant{Token: "1"}
-	o.AcquireEnd(ctx, a, framework.AcquireResult{Grant: first})
+	first := recipes.Grant{Token: "1"}
+	o.AcquireEnd(ctx, a, recipes.AcquireResult{Grant: first})
 	time.Sleep(time.Minute)
 	want(1, 60, 1)
 	// The next term may begin before the loss of the last one is told.
 	second := acquire(o, a, "2")
 	time.Sleep(time.Second)
 	want(1, 61, 2)
-	o.Lost(t.Context(), framework.Loss{Acquire: a, Grant: first})
+	o.Lost(t.Context(), recipes.Loss{Acquire: a, Grant: first})
 	want(1, 1, 2)
-	o.Released(t.Context(), framework.Release{Acquire: a, Grant: second})
+	o.Released(t.Context(), recipes.Release{Acquire: a, Grant: second})
 	want(0, 0, 2)
 }
 
@@ -279,9 +286,9 @@ func TestClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := metrics.Observer()
+	o := metrics.Observers()
 	second := o // several clients may share it
-	change := func(o framework.Observer, states ...framework.State) {
+	change := func(o zkprom.Observers, states ...framework.State) {
 		for i := range len(states) - 1 {
 			o.StateChanged(framework.StateChange{From: states[i], To: states[i+1]})
 		}
@@ -306,6 +313,10 @@ func TestClients(t *testing.T) {
 	want(0, 0)
 
 	o.Abandoned(framework.Abandonment{Reason: framework.AbandonedUnproven})
+	o.Moved(framework.Move{From: "a", To: "b"})
+	for range 2 {
+		o.Moved(framework.Move{From: "a", Err: errors.New("b lags")})
+	}
 	o.Dropped(framework.Drop{Events: 7})
 	for client, percents := range [][]int{{40, 33}, {90, 0}, {12}} {
 		for _, percent := range percents {
@@ -325,8 +336,10 @@ func TestClients(t *testing.T) {
 		zkrecipes_connections_abandoned_total{reason="unproven"} 1
 		zkrecipes_ephemeral_paths_ratio 0.33
 		zkrecipes_events_dropped_total 7
+		zkrecipes_server_moves_total{result="failed"} 2
+		zkrecipes_server_moves_total{result="moved"} 1
 		zkrecipes_request_retries_total{op="create"} 1`[1:], "zkrecipes_session_transitions_total",
-		"zkrecipes_connections_abandoned_total", "zkrecipes_ephemeral_paths_ratio", "zkrecipes_events_dropped_total", "zkrecipes_request_retries_total")
+		"zkrecipes_connections_abandoned_total", "zkrecipes_ephemeral_paths_ratio", "zkrecipes_events_dropped_total", "zkrecipes_server_moves_total", "zkrecipes_request_retries_total")
 	if n := counted(t, registry, "zkrecipes_request_duration_seconds", "op")["list"]; n != 1 {
 		t.Errorf("counted %d requests, want 1", n)
 	}
@@ -335,13 +348,13 @@ func TestClients(t *testing.T) {
 // Times are counted in seconds, batches in operations.
 func TestUnits(t *testing.T) {
 	registry, o := newMetrics(t)
-	a, g := mutex("/a"), framework.Grant{Token: "1"}
-	o.AcquireEnd(o.AcquireStart(t.Context(), a), a, framework.AcquireResult{Grant: g, Waited: 1500 * time.Millisecond})
-	o.Released(t.Context(), framework.Release{Acquire: a, Grant: g, Held: 2500 * time.Millisecond})
+	a, g := mutex("/a"), recipes.Grant{Token: "1"}
+	o.AcquireEnd(o.AcquireStart(t.Context(), a), a, recipes.AcquireResult{Grant: g, Waited: 1500 * time.Millisecond})
+	o.Released(t.Context(), recipes.Release{Acquire: a, Grant: g, Held: 2500 * time.Millisecond})
 	o.RequestEnd(t.Context(), framework.Request{Op: "list"}, framework.RequestResult{Took: 3500 * time.Millisecond, Code: "OK"})
 	o.Batched(framework.Batch{Operations: 5})
-	o.CacheChanged(framework.CacheChange{To: "syncing"})
-	o.CacheRead(framework.CacheRead{Reason: framework.ReadFirst, Took: 4500 * time.Millisecond})
+	o.Caches.StateChanged(cache.StateChange{To: "syncing"})
+	o.Caches.Read(cache.Read{Reason: cache.ReadFirst, Took: 4500 * time.Millisecond})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

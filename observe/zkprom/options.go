@@ -62,7 +62,7 @@ func LockLabel(fn func(path string) string) Option {
 	return func(c *config) { c.lockLabel, c.noFunction = fn, fn == nil }
 }
 
-// LabelLimit sets how many locks, and how many elections, presences and caches,
-// have a label value of their own. The rest is counted together, with the label
-// "(other)". Default: 1000.
+// LabelLimit sets how many locks, and how many elections, presences, caches,
+// counters and barriers, have a label value of their own. The rest is counted
+// together, with the label "(other)". Default: 1000.
 func LabelLimit(n int) Option { return func(c *config) { c.labelLimit = n } }

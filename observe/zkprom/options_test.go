@@ -10,6 +10,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/observe/zkprom"
+	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
 func TestNewRejectsBadInput(t *testing.T) {
@@ -56,9 +57,9 @@ func TestRegisterTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again.Observer().Opened()
+	again.Observers().Opened()
 	wantMetrics(t, registry, "shop_clients 0\nzkrecipes_clients 1", "shop_clients", "zkrecipes_clients")
-	first.Observer().StateChanged(framework.StateChange{To: framework.Connected}) // of no consequence
+	first.Observers().StateChanged(framework.StateChange{To: framework.Connected}) // of no consequence
 }
 
 // Each client can have separate metrics, with a label.
@@ -70,14 +71,14 @@ func TestALabelForEachClient(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		metrics.Observer().Opened()
+		metrics.Observers().Opened()
 	}
 	wantMetrics(t, registry, `
 		zkrecipes_clients{client="orders"} 1
 		zkrecipes_clients{client="stock"} 1`[1:], "zkrecipes_clients")
 }
 
-func keyed(key string) framework.Acquire {
+func keyed(key string) recipes.Acquire {
 	a := mutex("/keys/" + key)
 	a.Label = "/keys"
 	return a
@@ -103,7 +104,7 @@ func TestLockLabel(t *testing.T) {
 	acquire(o, mutex("/other1"), "1")
 	acquire(o, mutex("/other2"), "1")
 	lost := mutex("/b")
-	o.Lost(t.Context(), framework.Loss{Acquire: lost, Grant: acquire(o, lost, "2"), Reason: framework.LostDeleted})
+	o.Lost(t.Context(), recipes.Loss{Acquire: lost, Grant: acquire(o, lost, "2"), Reason: recipes.LostDeleted})
 	for i := range 3 {
 		acquire(o, keyed(fmt.Sprint(i)), fmt.Sprint(i))
 	}
@@ -139,11 +140,11 @@ func TestBadLockLabel(t *testing.T) {
 			a := mutex("/a")
 			ctx := o.AcquireStart(t.Context(), a)
 			want("zkrecipes_waiting", 1)
-			g := framework.Grant{Token: "1"}
-			o.AcquireEnd(ctx, a, framework.AcquireResult{Grant: g})
+			g := recipes.Grant{Token: "1"}
+			o.AcquireEnd(ctx, a, recipes.AcquireResult{Grant: g})
 			want("zkrecipes_waiting", 0)
 			want("zkrecipes_held", 1)
-			o.Released(t.Context(), framework.Release{Acquire: a, Grant: g})
+			o.Released(t.Context(), recipes.Release{Acquire: a, Grant: g})
 			want("zkrecipes_held", 0)
 		})
 	}
@@ -155,10 +156,10 @@ func TestLabelLimit(t *testing.T) {
 	last := mutex("/3")
 	for i := range 5 {
 		acquire(o, mutex(fmt.Sprintf("/%d", i)), fmt.Sprint(i))
-		election := framework.Acquire{Recipe: "election", Mode: "exclusive", Path: fmt.Sprintf("/e%d", i), Label: fmt.Sprintf("/e%d", i)}
-		o.AcquireEnd(o.AcquireStart(t.Context(), election), election, framework.AcquireResult{Err: errors.New("fails")})
+		election := recipes.Acquire{Recipe: "election", Mode: "exclusive", Path: fmt.Sprintf("/e%d", i), Label: fmt.Sprintf("/e%d", i)}
+		o.AcquireEnd(o.AcquireStart(t.Context(), election), election, recipes.AcquireResult{Err: errors.New("fails")})
 	}
-	o.Released(t.Context(), framework.Release{Acquire: last, Grant: framework.Grant{How: framework.GrantedByEnsemble, Token: "3", Znode: "/3/3"}})
+	o.Released(t.Context(), recipes.Release{Acquire: last, Grant: recipes.Grant{How: recipes.GrantedByEnsemble, Token: "3", Znode: "/3/3"}})
 	wantMetrics(t, registry, `
 		zkrecipes_held{lock="(other)",mode="exclusive",recipe="election"} 0
 		zkrecipes_held{lock="(other)",mode="exclusive",recipe="mutex"} 3

@@ -91,14 +91,18 @@ func (s *shop) awaitCount(in map[string]int, what string, do func()) {
 func (s *shop) connect(dial framework.Dialer) *framework.Client {
 	s.t.Helper()
 	client, err := framework.New(s.ens.Servers(), framework.WithDialer(dial), framework.WithSessionTimeout(3*time.Second),
-		framework.WithObserver(s.metrics.Observer()), framework.WithObserver(framework.Observer{
-			Abandoned: func(a framework.Abandonment) { s.count(s.abandoned, string(a.Reason)) },
-			Retried:   func(_ context.Context, r framework.Retry) { s.count(s.retried, r.Op) },
-			Lost:      func(_ context.Context, l framework.Loss) { s.count(s.reasons, string(l.Reason)) },
-			Batched:   func(framework.Batch) { s.count(s.rare, "batches") },
-			Overran:   func(context.Context, framework.Overrun) { s.count(s.rare, "overruns") },
-			Revoked:   func(context.Context, framework.Revocation) { s.count(s.rare, "revocations") },
-		}))
+		s.metrics.Option(), framework.Together(
+			framework.WithObserver(framework.Observer{
+				Abandoned: func(a framework.Abandonment) { s.count(s.abandoned, string(a.Reason)) },
+				Retried:   func(_ context.Context, r framework.Retry) { s.count(s.retried, r.Op) },
+				Batched:   func(framework.Batch) { s.count(s.rare, "batches") },
+			}),
+			recipes.WithObserver(recipes.Observer{
+				Lost:    func(_ context.Context, l recipes.Loss) { s.count(s.reasons, string(l.Reason)) },
+				Overran: func(context.Context, recipes.Overrun) { s.count(s.rare, "overruns") },
+				Revoked: func(context.Context, recipes.Revocation) { s.count(s.rare, "revocations") },
+			}),
+		))
 	if err != nil {
 		s.t.Fatal(err)
 	}

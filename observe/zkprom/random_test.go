@@ -10,14 +10,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
 // call is a call of Acquire that waits, or whose lease is held.
 type call struct {
-	acquire framework.Acquire
+	acquire recipes.Acquire
 	ctx     context.Context
-	grant   framework.Grant
+	grant   recipes.Grant
 	since   time.Time
 }
 
@@ -47,21 +47,21 @@ func testRandomCalls(t *testing.T, random *rand.Rand) {
 				break
 			}
 			if random.IntN(4) == 0 {
-				o.AcquireEnd(c.ctx, c.acquire, framework.AcquireResult{Err: context.Canceled})
+				o.AcquireEnd(c.ctx, c.acquire, recipes.AcquireResult{Err: context.Canceled})
 				break
 			}
 			c.since = time.Now()
-			c.grant = framework.Grant{How: framework.GrantedByShare, At: c.since, Znode: fmt.Sprint(random.IntN(2))}
-			o.AcquireEnd(c.ctx, c.acquire, framework.AcquireResult{Grant: c.grant})
+			c.grant = recipes.Grant{How: recipes.GrantedByShare, At: c.since, Znode: fmt.Sprint(random.IntN(2))}
+			o.AcquireEnd(c.ctx, c.acquire, recipes.AcquireResult{Grant: c.grant})
 			held = append(held, c)
 		case 3:
 			c, ok := take(&held, random)
 			switch {
 			case !ok:
 			case random.IntN(2) == 0:
-				o.Released(t.Context(), framework.Release{Acquire: c.acquire, Grant: c.grant})
+				o.Released(t.Context(), recipes.Release{Acquire: c.acquire, Grant: c.grant})
 			default:
-				o.Lost(t.Context(), framework.Loss{Acquire: c.acquire, Grant: c.grant, Reason: framework.LostSession})
+				o.Lost(t.Context(), recipes.Loss{Acquire: c.acquire, Grant: c.grant, Reason: recipes.LostSession})
 			}
 		case 4:
 			time.Sleep(time.Second)

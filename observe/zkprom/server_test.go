@@ -54,6 +54,13 @@ scrape_configs:
 	cmd := exec.Command(prometheus, append([]string{
 		"--config.file=" + config, "--storage.tsdb.path=" + t.TempDir(), "--web.listen-address=127.0.0.1:0",
 	}, flags...)...)
+	return &server{url: "http://" + listening(t, cmd)}
+}
+
+// listening starts one of Prometheus's servers, which ends with the test, and
+// returns the address at which it listens.
+func listening(t *testing.T, cmd *exec.Cmd) (address string) {
+	t.Helper()
 	child.DieWithParent(cmd)
 	log, err := cmd.StderrPipe()
 	if err != nil {
@@ -63,7 +70,7 @@ scrape_configs:
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(log)
-	address := addressIn(lines)
+	address = addressIn(lines)
 	read := make(chan struct{})
 	go func() { // or it would block when the pipe is full
 		for lines.Scan() {
@@ -76,9 +83,9 @@ scrape_configs:
 		_ = cmd.Wait()
 	})
 	if address == "" {
-		t.Fatal("Prometheus does not listen")
+		t.Fatalf("%s does not listen", cmd)
 	}
-	return &server{url: "http://" + address}
+	return address
 }
 
 // awaitScrape waits until the server has read the metrics: it begins some

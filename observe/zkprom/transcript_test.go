@@ -32,7 +32,7 @@ func TestTranscriptOfAnAlert(t *testing.T) {
 	story := &transcript{t: t, server: startServer(t, registry, quickRules(t))}
 	ens := testutil.Start(t, testutil.WithMembers(3), testutil.WithTick(500*time.Millisecond))
 	client, err := framework.New(ens.Servers(), framework.WithDialer(ens.Dial), framework.WithSessionTimeout(3*time.Second),
-		framework.WithObserver(metrics.Observer()))
+		metrics.Option())
 	if err != nil {
 		t.Fatal(err)
 	}

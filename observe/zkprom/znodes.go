@@ -6,7 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
 
 // znodeMetrics are about presences and caches.
@@ -36,14 +37,14 @@ type presenceNode struct {
 type mirror struct {
 	label, state string
 	unsynced     time.Time // since when it has not been synced
-	last         framework.CacheRead
+	last         cache.Read
 }
 
 var (
 	presenceStates = []string{"pending", "standing", "suspended", "taken", "removed"} // and closed
 	cacheStates    = []string{"syncing", "synced", "stale", "failed"}                 // and closed
 	cacheKinds     = []string{"added", "changed", "removed"}
-	walkReasons    = []framework.CacheReadReason{framework.ReadFirst, framework.ReadReconnect, framework.ReadOverflow, framework.ReadSize}
+	walkReasons    = []cache.ReadReason{cache.ReadFirst, cache.ReadReconnect, cache.ReadOverflow, cache.ReadSize}
 )
 
 func newZnodeMetrics(cfg config) *znodeMetrics {
@@ -79,7 +80,7 @@ func newZnodeMetrics(cfg config) *znodeMetrics {
 }
 
 // presenceChanged also makes the counters of a label, at 0.
-func (m *znodeMetrics) presenceChanged(c framework.PresenceChange) {
+func (m *znodeMetrics) presenceChanged(c presence.StateChange) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	label := m.nodeNames.fit(valid(c.Label))
@@ -97,7 +98,7 @@ func (m *znodeMetrics) presenceChanged(c framework.PresenceChange) {
 	m.nodes[c.ID] = presenceNode{label, c.To, c.Away, c.Timeout}
 }
 
-func (m *znodeMetrics) cacheChanged(c framework.CacheChange) {
+func (m *znodeMetrics) cacheChanged(c cache.StateChange) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c.To == "closed" {
@@ -119,7 +120,7 @@ func (m *znodeMetrics) cacheChanged(c framework.CacheChange) {
 }
 
 // cacheRead may be called after a cache was closed, for what has failed then.
-func (m *znodeMetrics) cacheRead(r framework.CacheRead) {
+func (m *znodeMetrics) cacheRead(r cache.Read) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k, known := m.mirrors[r.Cache.ID]

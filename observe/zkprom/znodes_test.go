@@ -34,7 +34,7 @@ func TestPresences(t *testing.T) {
 				"zkrecipes_presence_missing_timeouts", "zkrecipes_presences")
 		}
 		change := func(id uint64, from, to string, away time.Time) {
-			o.PresenceChanged(framework.PresenceChange{ID: id, Label: "api", From: from, To: to, At: time.Now(), Away: away, Timeout: 10 * time.Second})
+			o.Presences.StateChanged(presence.StateChange{ID: id, Label: "api", From: from, To: to, At: time.Now(), Away: away, Timeout: 10 * time.Second})
 		}
 		began := time.Now()
 		change(1, "", "pending", began)
@@ -60,7 +60,7 @@ func TestPresences(t *testing.T) {
 			zkrecipes_presence_transitions_total{presence="api",to="taken"} 1`[1:], "zkrecipes_presence_transitions_total")
 
 		for id := range uint64(5) {
-			o.PresenceChanged(framework.PresenceChange{ID: 10 + id, Label: fmt.Sprint("/", id), To: "pending", Away: time.Now(), Timeout: time.Second})
+			o.Presences.StateChanged(presence.StateChange{ID: 10 + id, Label: fmt.Sprint("/", id), To: "pending", Away: time.Now(), Timeout: time.Second})
 		}
 		wantMetrics(t, registry, `
 			zkrecipes_presence_missing_timeouts{presence="(other)"} 0
@@ -88,24 +88,24 @@ func TestCaches(t *testing.T) {
 				zkrecipes_caches{cache="/config",state="syncing"} 0`[1:], bytes, stale, znodes, zxid, failed, staleOnes, synced),
 				"zkrecipes_cache_memory_bytes", "zkrecipes_cache_stale_seconds", "zkrecipes_cache_znodes", "zkrecipes_cache_zxid", "zkrecipes_caches")
 		}
-		info := func(id uint64) framework.CacheInfo { return framework.CacheInfo{ID: id, Label: "/config"} }
+		info := func(id uint64) cache.Info { return cache.Info{ID: id, Label: "/config"} }
 		change := func(id uint64, from, to string) {
-			o.CacheChanged(framework.CacheChange{Cache: info(id), From: from, To: to, At: time.Now()})
+			o.Caches.StateChanged(cache.StateChange{Cache: info(id), From: from, To: to, At: time.Now()})
 		}
 		change(1, "", "syncing")
 		change(2, "", "syncing")
 		time.Sleep(time.Second)
-		o.CacheRead(framework.CacheRead{Cache: info(1), Reason: framework.ReadFirst, Took: time.Second, Znodes: 3, Bytes: 300, Zxid: 70, Added: 3})
+		o.Caches.Read(cache.Read{Cache: info(1), Reason: cache.ReadFirst, Took: time.Second, Znodes: 3, Bytes: 300, Zxid: 70, Added: 3})
 		change(1, "syncing", "synced")
 		time.Sleep(time.Second)
-		o.CacheRead(framework.CacheRead{Cache: info(2), Reason: framework.ReadFirst, Took: 2 * time.Second, Znodes: 4, Bytes: 400, Zxid: 80, Added: 4})
+		o.Caches.Read(cache.Read{Cache: info(2), Reason: cache.ReadFirst, Took: 2 * time.Second, Znodes: 4, Bytes: 400, Zxid: 80, Added: 4})
 		change(2, "syncing", "synced")
 		want(0, 7, 700, 70, "200")
 
-		o.CacheRead(framework.CacheRead{Cache: info(1), Reason: framework.ReadEvents, Took: time.Second, Znodes: 2, Bytes: 200, Zxid: 90, Changed: 2, Removed: 1})
+		o.Caches.Read(cache.Read{Cache: info(1), Reason: cache.ReadEvents, Took: time.Second, Znodes: 2, Bytes: 200, Zxid: 90, Changed: 2, Removed: 1})
 		change(1, "synced", "stale")
 		time.Sleep(time.Minute)
-		o.CacheRead(framework.CacheRead{Cache: info(1), Reason: framework.ReadReconnect, Err: errors.New("the connection was lost")})
+		o.Caches.Read(cache.Read{Cache: info(1), Reason: cache.ReadReconnect, Err: errors.New("the connection was lost")})
 		change(2, "synced", "stale")
 		time.Sleep(time.Second)
 		change(2, "stale", "failed")
@@ -116,7 +116,7 @@ func TestCaches(t *testing.T) {
 		change(2, "failed", "closed")
 		want(0, 2, 200, 90, "100")
 		change(1, "synced", "closed")
-		o.CacheRead(framework.CacheRead{Cache: info(1), Reason: framework.ReadReconnect, Zxid: 100})
+		o.Caches.Read(cache.Read{Cache: info(1), Reason: cache.ReadReconnect, Zxid: 100})
 		want(0, 0, 0, 0, "000")
 		wantMetrics(t, registry, `
 			zkrecipes_cache_changes_total{cache="/config",kind="added"} 7

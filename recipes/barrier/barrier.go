@@ -9,9 +9,9 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/internal/turns"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
+	"github.com/zkrecipes/zkrecipes/internal/missing"
 	"github.com/zkrecipes/zkrecipes/internal/version"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
@@ -25,7 +25,7 @@ import (
 //   - a wait begins: 2 requests, 1 watch
 //   - removed before ten that wait: 14 requests, 1 transaction, wakes 10
 type Barrier struct {
-	client *framework.Client
+	client *managed.Client
 	path   string
 	cfg    config
 }
@@ -36,7 +36,7 @@ func New(client *framework.Client, path string, opts ...Option) (*Barrier, error
 	if err != nil {
 		return nil, fmt.Errorf("barrier: new: %w", err)
 	}
-	return &Barrier{client, path, cfg}, nil
+	return &Barrier{(*managed.Client)(client), path, cfg}, nil
 }
 
 // Set puts the barrier in place, unless it is. It outlives this process. If
@@ -48,19 +48,15 @@ func (b *Barrier) Set(ctx context.Context) error {
 	if b == nil || b.client == nil {
 		return errZero
 	}
-	for again := (turns.Turns{}); ; again.Pause(ctx, b.client.Done()) {
+	dir, _ := layout.Split(b.path)
+	err := missing.Create(ctx, b.client.Done(), dir, func() error { return b.client.MakeDirectory(ctx, dir) }, func() error {
 		_, err := b.client.Create(ctx, b.path, b.cfg.data, zk.FlagPersistent, b.cfg.acl...)
-		switch {
-		case err == nil, errors.Is(err, zk.ErrNodeExists) && !framework.MaybeApplied(err):
-			return nil
-		case errors.Is(err, zk.ErrNoNode):
-			dir, _ := layout.Split(b.path)
-			err = privileged.Framework.MakeDirectory(ctx, b.client, dir)
-		}
-		if err != nil {
-			return failed(ctx, "set", b.path, err)
-		}
+		return err
+	})
+	if err != nil && (framework.MaybeApplied(err) || !errors.Is(err, zk.ErrNodeExists)) {
+		return failed(ctx, "set", b.path, err)
 	}
+	return nil
 }
 
 // Remove deletes the barrier that exists at the call, and no barrier that is
@@ -104,7 +100,7 @@ func (b *Barrier) Wait(ctx context.Context) error {
 	}
 	err := b.client.Sync(ctx, b.path) // the member may be behind
 	for seen := (version.Created{}); err == nil; {
-		var sess *framework.Session
+		var sess *managed.Session
 		if sess, err = b.client.AwaitSession(ctx); err != nil {
 			break
 		}
@@ -120,7 +116,7 @@ func (b *Barrier) Wait(ctx context.Context) error {
 
 // waitIn waits in one session. seen is the barrier's znode, zero if none was
 // seen yet.
-func (b *Barrier) waitIn(ctx context.Context, sess *framework.Session, seen *version.Created) error {
+func (b *Barrier) waitIn(ctx context.Context, sess *managed.Session, seen *version.Created) error {
 	var patience recheck.Patience
 	for {
 		_, stat, changed, err := sess.GetAndWatch(ctx, b.path)

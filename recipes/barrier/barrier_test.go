@@ -35,6 +35,32 @@ func waited(t *testing.T, from <-chan error) {
 	must(t, bubble.Await(t, "Wait", from))
 }
 
+// The directory is gone each time after it was made. The call fails, and names
+// it.
+func TestADirectoryThatIsGoneEachTime(t *testing.T) {
+	for name, test := range map[string]struct {
+		creates, dir string
+		call         func(t *testing.T, c *framework.Client) error
+	}{
+		"Set": {path, "/app", func(t *testing.T, c *framework.Client) error { return simple(t, c).Set(t.Context()) }},
+		"Enter": {path + "/", path, func(t *testing.T, c *framework.Client) error {
+			_, err := double(t, c, 1).Enter(t.Context())
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				missing := testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Path: test.creates, Times: -1}, testutil.Fail(testutil.CodeNoNode))
+				defer w.Control(missing.Control)()
+				err := test.call(t, w.ConnectNext())
+				if !errors.Is(err, zk.ErrNoNode) || !strings.Contains(err.Error(), "directory "+test.dir+" was made 9 times") || missing.Count() != 10 {
+					t.Errorf("%d creates: %v", missing.Count(), err)
+				}
+			})
+		})
+	}
+}
+
 // All wait while the barrier is there, whoever has set it, from every view.
 func TestBarrier(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {

@@ -6,15 +6,14 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
+	"github.com/zkrecipes/zkrecipes/internal/closed"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 )
 
 // bell hears of the creation of ready, also if it is deleted at once: a member
 // of Kazoo deletes it as soon as it leaves.
 type bell struct {
-	sess *framework.Session
+	sess *managed.Session
 	path string          // of ready
 	over <-chan struct{} // closed: events may be missed, look again; nil: it is not armed
 	stop func()          // ends what arm has begun
@@ -25,7 +24,7 @@ type bell struct {
 	rung  chan struct{} // closed: ready was created while the member waited
 }
 
-func newBell(sess *framework.Session, path string) *bell {
+func newBell(sess *managed.Session, path string) *bell {
 	return &bell{sess: sess, path: path, stop: func() {}, rung: make(chan struct{})}
 }
 
@@ -34,19 +33,17 @@ func newBell(sess *framework.Session, path string) *bell {
 // arm uses a recursive watch, since a server from before 3.6 cannot remove any
 // other.
 func (b *bell) arm(ctx context.Context) (anew bool, err error) {
-	select {
-	case <-b.over:
+	switch {
+	case closed.Is(b.over):
 		b.stop()
 		b.stop, b.over = func() {}, nil
-	default:
-		if b.over != nil {
-			return false, nil
-		}
+	case b.over != nil:
+		return false, nil
 	}
 	hear := func(_ uint64, what zk.EventType, _ string) { b.hear(what) }
 	for tries := 3; tries > 0; tries-- {
 		over := make(chan struct{}) // of this try: one that fails may be told of its end as well
-		_, stop, err := privileged.Framework.WatchTree(ctx, b.sess, b.path, func(order uint64, what zk.EventType, path string) {
+		_, stop, err := b.sess.WatchTree(ctx, b.path, func(order uint64, what zk.EventType, path string) {
 			if hear(order, what, path); what == zk.EventNotWatching {
 				close(over)
 			}
@@ -55,7 +52,7 @@ func (b *bell) arm(ctx context.Context) (anew bool, err error) {
 			b.stop, b.over = stop, over
 			return true, nil
 		}
-		if privileged.Framework.TreesRefused(err) {
+		if managed.TreesRefused(err) {
 			break
 		}
 		if _, _, err := b.sess.Exists(ctx, b.path); err != nil { // waits for a connection
@@ -66,7 +63,7 @@ func (b *bell) arm(ctx context.Context) (anew bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	stop, err := privileged.Framework.Events(b.sess, b.path, func(_ uint64, what zk.EventType, _ string) { b.hearOnce(what) }, nil)
+	stop, err := b.sess.Events(b.path, func(_ uint64, what zk.EventType, _ string) { b.hearOnce(what) }, nil)
 	if err != nil { // without a connection: over is about to be closed
 		stop = func() {}
 	}
@@ -113,7 +110,7 @@ func (b *bell) await() {
 }
 
 func (b *bell) ringLocked() {
-	if b.there && b.waits && !recheck.Happened(b.rung) {
+	if b.there && b.waits && !closed.Is(b.rung) {
 		close(b.rung)
 	}
 }

@@ -10,9 +10,11 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
+	"github.com/zkrecipes/zkrecipes/internal/missing"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
@@ -22,7 +24,7 @@ import (
 // DoubleBarrier have. It is safe for concurrent use: each Enter is one member.
 // NewDouble returns one; the zero Double fails.
 type Double struct {
-	client *framework.Client
+	client *managed.Client
 	path   string
 	ready  string // its path
 	n      int
@@ -39,7 +41,7 @@ func NewDouble(client *framework.Client, path string, n int, opts ...Option) (*D
 	if err != nil {
 		return nil, fmt.Errorf("barrier: new double: %w", err)
 	}
-	return &Double{client, path, layout.Join(path, readyName), n, cfg}, nil
+	return &Double{(*managed.Client)(client), path, layout.Join(path, readyName), n, cfg}, nil
 }
 
 // errAgain says that Enter has to begin again in the same session.
@@ -68,7 +70,17 @@ func (d *Double) Enter(ctx context.Context) (*Inside, error) {
 	if d == nil || d.client == nil {
 		return nil, errZero
 	}
-	tag := newTag()
+	began := time.Now()
+	in, err := d.enter(ctx)
+	if in != nil {
+		in.entered = time.Now()
+	}
+	d.observeEntry(began, in, err)
+	return in, err
+}
+
+func (d *Double) enter(ctx context.Context) (*Inside, error) {
+	e := &entry{tag: newTag()}
 	var tried int64 // the session in which it has tried to enter
 	for again := (turns.Turns{}); ; again.Pause(ctx, d.client.Done()) {
 		sess, err := d.client.AwaitSession(ctx)
@@ -78,7 +90,7 @@ func (d *Double) Enter(ctx context.Context) (*Inside, error) {
 		if err == nil {
 			tried = sess.ID()
 			var in *Inside
-			if in, err = d.enterIn(ctx, sess, tag); err == nil {
+			if in, err = d.enterIn(ctx, sess, e); err == nil {
 				return in, nil
 			}
 		}
@@ -92,10 +104,10 @@ func (d *Double) Enter(ctx context.Context) (*Inside, error) {
 // awaitClosed returns when an earlier session of the client is known to be gone
 // with its znodes. Otherwise the member could count itself twice: the client
 // may give a session up before the ensemble does.
-func (d *Double) awaitClosed(ctx context.Context, sess *framework.Session, earlier int64) error {
+func (d *Double) awaitClosed(ctx context.Context, sess *managed.Session, earlier int64) error {
 	var patience recheck.Patience
 	look := func() (bool, error) {
-		if _, err := privileged.Framework.CloseEarlier(ctx, d.client, earlier); err == nil {
+		if _, err := d.client.CloseEarlier(ctx, earlier); err == nil {
 			return true, nil
 		}
 		return false, patience.Look(ctx, sess, d.path)
@@ -106,14 +118,20 @@ func (d *Double) awaitClosed(ctx context.Context, sess *framework.Session, earli
 	return recheck.Wait(ctx, sess, look)
 }
 
+// entry is what one Enter keeps from try to try.
+type entry struct {
+	tag  string
+	gone missing.Directory
+}
+
 // enterIn tries to enter once.
-func (d *Double) enterIn(ctx context.Context, sess *framework.Session, tag string) (in *Inside, err error) {
+func (d *Double) enterIn(ctx context.Context, sess *managed.Session, e *entry) (in *Inside, err error) {
 	b := newBell(sess, d.ready)
 	defer func() { b.stop() }()
 	if _, err := b.arm(ctx); err != nil {
 		return nil, err
 	}
-	own, names, err := d.joinPatiently(ctx, sess, tag)
+	own, names, err := d.joinPatiently(ctx, sess, e)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +183,7 @@ func (d *Double) enterIn(ctx context.Context, sess *framework.Session, tag strin
 			continue
 		}
 		err = recheck.Wait(ctx, sess, func() (bool, error) { return true, patience.Look(ctx, sess, d.path) }, b.rung, b.over)
-		if recheck.Happened(b.rung) {
+		if closed.Is(b.rung) {
 			return in, nil
 		}
 		if err != nil {
@@ -179,7 +197,7 @@ func (d *Double) enterIn(ctx context.Context, sess *framework.Session, tag strin
 // and returns why. It waits for that, so that another Enter, of whatever
 // process, does not count it. A member that begins again would count it itself,
 // so it waits until the znode is gone; if it cannot, it returns another error.
-func withdraw(ctx context.Context, sess *framework.Session, path string, why error) error {
+func withdraw(ctx context.Context, sess *managed.Session, path string, why error) error {
 	gone := sess.Discard(path)
 	if errors.Is(why, errAgain) {
 		var patience recheck.Patience
@@ -201,7 +219,7 @@ func withdraw(ctx context.Context, sess *framework.Session, path string, why err
 // joinPatiently joins. If ctx ends while the create is on its way it waits for
 // the answer, so that the znode can be withdrawn before Enter returns. After a
 // tenth of the session timeout it fails, and the znode is removed later.
-func (d *Double) joinPatiently(ctx context.Context, sess *framework.Session, tag string) (own string, names []string, err error) {
+func (d *Double) joinPatiently(ctx context.Context, sess *managed.Session, e *entry) (own string, names []string, err error) {
 	type result struct {
 		own   string
 		names []string
@@ -211,7 +229,7 @@ func (d *Double) joinPatiently(ctx context.Context, sess *framework.Session, tag
 	during, stop := context.WithCancel(ctx)
 	go func() {
 		defer stop()
-		own, names, err := d.join(during, privileged.Framework.Unhurried(sess), tag)
+		own, names, err := d.join(during, sess.Unhurried(), e)
 		select {
 		case results <- result{own, names, err}:
 		case <-left:
@@ -243,24 +261,25 @@ func (d *Double) joinPatiently(ctx context.Context, sess *framework.Session, tag
 // whether one was created in between: then the znode is removed, and the member
 // is late. A ready that was left behind is deleted in the transaction that
 // creates the znode.
-func (d *Double) join(ctx context.Context, sess *framework.Session, tag string) (own string, names []string, err error) {
+func (d *Double) join(ctx context.Context, sess *managed.Session, e *entry) (own string, names []string, err error) {
 	ready, older, err := d.judge(ctx, sess)
 	if err != nil {
 		return "", nil, err
 	}
-	name := memberName + tag + "-"
+	name := memberName + e.tag + "-"
 	if ready == nil {
 		made, err := sess.CreateProtected(ctx, d.path, name, d.cfg.data, zk.FlagEphemeralSequential, d.cfg.acl...)
 		if errors.Is(err, zk.ErrNoNode) {
-			if err = privileged.Framework.MakeDirectoryIn(ctx, sess, d.path); err == nil {
+			err = e.gone.Make(d.path, err, func() error { return sess.MakeDirectory(ctx, d.path) })
+			if err == nil {
 				err = errAgain
 			}
 		} else if err == nil {
-			privileged.Framework.Filled(d.client, d.path)
+			d.client.Filled(d.path)
 		}
 		return made.Path, made.Children, err
 	}
-	b := framework.ProtectedBatch{Dir: d.path, Name: name, N: 1, Data: d.cfg.data, Flags: zk.FlagEphemeralSequential, ACL: d.cfg.acl}
+	b := managed.ProtectedBatch{Dir: d.path, Name: name, N: 1, Data: d.cfg.data, Flags: zk.FlagEphemeralSequential, ACL: d.cfg.acl}
 	if older != "" {
 		b.Name, b.Flags = lateName, zk.FlagEphemeral
 		for _, path := range []string{d.ready, layout.Join(d.path, older)} {
@@ -286,7 +305,7 @@ func (d *Double) join(ctx context.Context, sess *framework.Session, tag string) 
 // isOlder reports whether a member's znode is not younger than ready. If it is
 // younger, it fails with errAgain: ready was created between a look and the
 // znode. If one of them is gone it reports false.
-func (d *Double) isOlder(ctx context.Context, sess *framework.Session, own string) (bool, error) {
+func (d *Double) isOlder(ctx context.Context, sess *managed.Session, own string) (bool, error) {
 	found, ready, err := sess.Exists(ctx, d.ready)
 	if err != nil || !found {
 		return false, err
@@ -304,7 +323,7 @@ func (d *Double) isOlder(ctx context.Context, sess *framework.Session, own strin
 // open creates ready, if n members are there: the transaction checks them all.
 // It cannot be executed late, when they have left. It reports whether a round
 // is open that the first of the members belongs to. If not, look again.
-func (d *Double) open(ctx context.Context, sess *framework.Session, members []string) (opened bool, err error) {
+func (d *Double) open(ctx context.Context, sess *managed.Session, members []string) (opened bool, err error) {
 	var ops []any
 	for _, name := range members {
 		ops = append(ops, &zk.CheckVersionRequest{Path: layout.Join(d.path, name), Version: -1})

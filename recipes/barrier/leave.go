@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
@@ -23,7 +25,7 @@ var ErrGone = errors.New("the member was not in the round until its end")
 // Inside is a member of a round. Enter returns one; the zero Inside fails.
 type Inside struct {
 	double *Double
-	sess   *framework.Session
+	sess   *managed.Session
 	path   string // of its znode
 	name   string
 	begun  chan struct{} // has room for one: whoever fills it leaves
@@ -31,9 +33,11 @@ type Inside struct {
 	err    error
 	left   bool        // Leave has deleted the znode, or may have
 	again  turns.Turns // that Leave looked again and has not waited
+
+	entered time.Time
 }
 
-func newInside(d *Double, sess *framework.Session, path string) *Inside {
+func newInside(d *Double, sess *managed.Session, path string) *Inside {
 	_, name := layout.Split(path)
 	return &Inside{double: d, sess: sess, path: path, name: name, begun: make(chan struct{}, 1), over: make(chan struct{})}
 }
@@ -60,6 +64,7 @@ func (in *Inside) Leave(ctx context.Context) error {
 	}
 	select {
 	case in.begun <- struct{}{}:
+		began := time.Now()
 		if in.err = in.leave(ctx); in.err != nil {
 			if over := in.sess.Err(); over != nil && !in.left {
 				in.err = fmt.Errorf("%w: %w", ErrGone, over)
@@ -67,6 +72,7 @@ func (in *Inside) Leave(ctx context.Context) error {
 			in.sess.Discard(in.path)
 			in.err = failed(ctx, "leave", in.double.path, in.err)
 		}
+		in.observeExit(began)
 		close(in.over)
 		return in.err
 	case <-in.over:

@@ -9,8 +9,9 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
-	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 )
@@ -108,8 +109,8 @@ var mark = []byte("left behind")
 // stats reads znodes in the directory by one request, and returns the stats of
 // those that are there and ephemeral. Others are no members. It fails if one
 // may not be read: nobody knows whether that is a member.
-func (d *Double) stats(ctx context.Context, sess *framework.Session, names []string) (map[string]*zk.Stat, error) {
-	reads := make([]framework.Read, len(names))
+func (d *Double) stats(ctx context.Context, sess *managed.Session, names []string) (map[string]*zk.Stat, error) {
+	reads := make([]request.Read, len(names))
 	for i, name := range names {
 		reads[i].Path = layout.Join(d.path, name)
 	}
@@ -129,7 +130,7 @@ func (d *Double) stats(ctx context.Context, sess *framework.Session, names []str
 
 // judge returns the stat of ready, nil if there is none, and the first name of
 // a member that is not younger and was not late, "" if ready was left behind.
-func (d *Double) judge(ctx context.Context, sess *framework.Session) (ready *zk.Stat, older string, err error) {
+func (d *Double) judge(ctx context.Context, sess *managed.Session) (ready *zk.Stat, older string, err error) {
 	found, ready, err := sess.Exists(ctx, d.ready)
 	if err != nil || !found {
 		return nil, "", err
@@ -155,7 +156,7 @@ func (d *Double) judge(ctx context.Context, sess *framework.Session) (ready *zk.
 // withoutOthers returns names without those of znodes that are no members, such
 // as a directory that somebody keeps there. Names of this library are believed,
 // and the others read: see stats.
-func (d *Double) withoutOthers(ctx context.Context, sess *framework.Session, names []string) ([]string, error) {
+func (d *Double) withoutOthers(ctx context.Context, sess *managed.Session, names []string) ([]string, error) {
 	var others []string
 	for _, name := range names {
 		if _, _, ours := cutTag(name); !ours && !isLate(name) && name != readyName {
@@ -174,7 +175,7 @@ func (d *Double) withoutOthers(ctx context.Context, sess *framework.Session, nam
 // remover marks a ready that was left behind, and returns the operation that
 // deletes it. If it is gone meanwhile, or another one is there, it returns
 // errAgain.
-func (d *Double) remover(ctx context.Context, sess *framework.Session, ready *zk.Stat) (*zk.DeleteRequest, error) {
+func (d *Double) remover(ctx context.Context, sess *managed.Session, ready *zk.Stat) (*zk.DeleteRequest, error) {
 	stat, err := sess.Set(ctx, d.ready, mark, ready.Version)
 	switch {
 	case errors.Is(err, zk.ErrBadVersion), errors.Is(err, zk.ErrNoNode):
@@ -189,7 +190,7 @@ func (d *Double) remover(ctx context.Context, sess *framework.Session, ready *zk
 }
 
 // sweep deletes ready if it was left behind.
-func (d *Double) sweep(ctx context.Context, sess *framework.Session) error {
+func (d *Double) sweep(ctx context.Context, sess *managed.Session) error {
 	ready, older, err := d.judge(ctx, sess)
 	if err != nil || ready == nil || older != "" {
 		return err
@@ -205,7 +206,7 @@ func (d *Double) sweep(ctx context.Context, sess *framework.Session) error {
 }
 
 // list returns the names in the directory, none if it is missing.
-func (d *Double) list(ctx context.Context, sess *framework.Session) ([]string, error) {
+func (d *Double) list(ctx context.Context, sess *managed.Session) ([]string, error) {
 	names, _, err := sess.Children(ctx, d.path)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil

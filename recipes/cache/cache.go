@@ -9,16 +9,20 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 )
 
 // Cache shows a znode and all that is below it. The package comment says what
 // is promised. The zero Cache is closed.
 type Cache struct {
 	id     uint64 // for observers
-	client *framework.Client
+	client *managed.Client
 	root   string
 	cfg    config
 
@@ -34,22 +38,24 @@ type Cache struct {
 	beyond  int      // walks in a row that have gone beyond WithMaxBytes
 	checker *checker // nil: the recheck has not begun
 
-	mu        sync.Mutex // guards what follows
-	started   bool
-	changed   chan struct{} // closed and replaced at each change of what follows
-	listeners map[*listener]struct{}
-	view      View
-	status    Status
-	watch     *watch // nil, or what marks come from
-	marks     marks
-	moving    bool  // an event has come since the latest walk began
-	missed    bool  // some marks are of changes of which no event has told
-	look      bool  // the root has to be read, for a greater Zxid
-	reading   bool  // a round is under way
-	begun     int   // rounds
-	ended     int   // the last round that was shown
-	shownIn   int64 // the session in which that was read
-	read      int   // znodes that were read in the last round
+	keeper *keeper // nil: see WithSnapshot
+
+	mu       sync.Mutex // guards what follows
+	started  bool
+	audience supplied.Audience[struct{}] // of each change of what follows
+	view     View
+	status   Status
+	until    time.Time // when it was Synced last, unless it is
+	watch    *watch    // nil, or what marks come from
+	marks    marks
+	moving   bool  // an event has come since the latest walk began
+	missed   bool  // some marks are of changes of which no event has told
+	look     bool  // the root has to be read, for a greater Zxid
+	reading  bool  // a round is under way
+	begun    int   // rounds
+	ended    int   // the last round that was shown
+	shownIn  int64 // the session in which that was read
+	read     int   // znodes that were read in the last round
 }
 
 // New returns a cache of the znode at path, which need not exist, and of all
@@ -64,30 +70,43 @@ func New(client *framework.Client, path string, opts ...Option) (*Cache, error) 
 		return nil, fmt.Errorf("cache: %w", err)
 	}
 	cfg.label = cmp.Or(cfg.label, client.Resolve(path))
-	c := &Cache{id: ids.Add(1), client: client, root: path, cfg: cfg, done: make(chan struct{}), work: make(chan struct{}, 1), changed: make(chan struct{}), listeners: make(map[*listener]struct{})}
+	c := &Cache{id: ids.Add(1), client: (*managed.Client)(client), root: path, cfg: cfg, done: make(chan struct{}), work: make(chan struct{}, 1)}
 	c.life, c.end = context.WithCancel(context.Background())
+	if cfg.file != nil {
+		c.keeper = &keeper{c: c, file: *cfg.file, age: cfg.age, read: make(chan struct{}), done: make(chan struct{})}
+	}
 	c.status.Since = time.Now()
 	return c, nil
 }
 
 // Start begins to read, and to watch, on a goroutine that runs until Close. It
-// does not wait. Another call does nothing.
+// does not wait, except for up to a second for the file of WithSnapshot.
+// Another call does nothing.
 func (c *Cache) Start() {
 	if c.client == nil {
 		return
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.started && c.status.State != Closed {
+	begins := !c.started && c.status.State != Closed
+	if begins {
 		c.started = true
 		c.observeLocked("")
-		go c.run()
 	}
+	c.mu.Unlock()
+	if !begins {
+		return
+	}
+	if c.keeper != nil {
+		go c.keeper.run()
+	}
+	go c.run()
+	c.keeper.awaitRead()
 }
 
 // Close ends the cache. Its views stay valid. When Close returns nothing is
 // requested any more, except that its watches are removed at the server.
-// Listeners get a last batch. Close waits for no function of the user.
+// Listeners get a last batch. Close waits for no function of the user, but for
+// up to five seconds for the file of WithSnapshot.
 func (c *Cache) Close() {
 	if c.client == nil {
 		return
@@ -99,10 +118,11 @@ func (c *Cache) Close() {
 	c.end()
 	if started {
 		<-c.done
+		c.keeper.awaitDone()
 	}
 }
 
-// View returns the present view, which is empty until the first one is whole.
+// View returns the present view, which is empty until there is one: see Known.
 // It costs nothing, and never blocks.
 func (c *Cache) View() View {
 	c.mu.Lock()
@@ -127,6 +147,13 @@ func (c *Cache) statusLocked() Status {
 	return s
 }
 
+// Known waits until there is a view, from the file of WithSnapshot or from the
+// ensemble, and returns the present one. It fails as Synced does, and if there
+// is none because the root may not be read (zk.ErrNoAuth). It costs no request.
+func (c *Cache) Known(ctx context.Context) (View, error) {
+	return c.waitReadable(ctx, func() bool { return c.view.known }, func() bool { return !c.view.known })
+}
+
 // Synced waits for the first whole view, and returns the present one. Once
 // there was one it never waits, even while the cache is Stale. It fails when
 // ctx ends, with an error that says what is missing, and when the cache is
@@ -138,7 +165,8 @@ func (c *Cache) Synced(ctx context.Context) (View, error) {
 // Fresh returns a view that shows everything that was committed when Fresh was
 // called. It costs a sync, and waits until what the sync has brought up is
 // read. While there is no connection it waits for one. It fails as Synced does,
-// and when a budget of the client's retry policy is used up.
+// when a budget of the client's retry policy is used up, and if the root may
+// not be read (zk.ErrNoAuth).
 //
 // It is as current as a sync: a sync at a server that is the leader itself may
 // be answered before writes that were committed a moment before. If you know
@@ -151,16 +179,17 @@ func (c *Cache) Fresh(ctx context.Context) (View, error) {
 	c.mu.Lock()
 	begun := c.begun
 	c.mu.Unlock()
-	return c.wait(ctx, func() bool {
+	return c.waitReadable(ctx, func() bool {
 		return c.status.State == Synced && (c.ended > begun || c.idleLocked() && c.watch.id == session)
-	})
+	}, func() bool { return c.begun > begun && !c.reading })
 }
 
 // Reach returns a view whose Zxid is at least zxid. With the Mzxid of the Stat
 // that a Set of this client has returned, the view shows that Set. It costs
 // nothing if the view is already there and was read in the present session, and
 // otherwise a sync and a read at least, which are repeated with growing pauses
-// until it is. It fails as Fresh does.
+// until it is. It fails as Synced does, and when a budget of the client's retry
+// policy is used up.
 //
 // After the ensemble was rebuilt, zxids of before mean nothing: Reach may wait
 // for one until ctx ends.
@@ -169,7 +198,7 @@ func (c *Cache) Reach(ctx context.Context, zxid int64) (View, error) {
 		reached := false
 		in := c.session()
 		reachedLocked := func() bool {
-			reached = c.view.zxid >= zxid && (in == 0 || in == c.shownIn)
+			reached = c.view.zxid >= max(zxid, 1) && (in == 0 || in == c.shownIn)
 			return reached
 		}
 		// What is under way may be enough.
@@ -246,14 +275,16 @@ func (c *Cache) wait(ctx context.Context, ready func() bool) (View, error) {
 	}
 	for {
 		c.mu.Lock()
-		view, status, changed, started, read := c.view, c.status, c.changed, c.started, c.read
+		view, status, started, read := c.view, c.status, c.started, c.read
+		var changed <-chan struct{}
 		isReady := ready()
+		if !isReady {
+			changed = c.audience.Changed()
+		}
 		c.mu.Unlock()
 		switch {
-		case status.State == Closed:
-			return View{}, c.failed(oneline.Join(framework.ErrClosed, status.Err))
-		case status.State == Failed:
-			return View{}, c.failed(status.Err)
+		case status.State == Closed, status.State == Failed:
+			return View{}, c.finalErr(status)
 		case !started:
 			return View{}, c.failed(errors.New("not started"))
 		case isReady:
@@ -267,6 +298,30 @@ func (c *Cache) wait(ctx context.Context, ready func() bool) (View, error) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// waitReadable is wait, but fails if the root may not be read, once tried,
+// which is called with the cache locked, returns true.
+func (c *Cache) waitReadable(ctx context.Context, ready, tried func() bool) (View, error) {
+	var denied error
+	view, err := c.wait(ctx, func() bool {
+		if c.status.State != Synced && errors.Is(c.status.Err, zk.ErrNoAuth) && tried() {
+			denied = c.failed(c.status.Err)
+		}
+		return denied != nil || ready()
+	})
+	if denied != nil {
+		return View{}, denied
+	}
+	return view, err
+}
+
+// finalErr returns the error of a call when the state is final.
+func (c *Cache) finalErr(s Status) error {
+	if s.State == Closed {
+		return c.failed(oneline.Join(framework.ErrClosed, s.Err))
+	}
+	return c.failed(s.Err)
 }
 
 func (c *Cache) failed(err error) error { return fmt.Errorf("cache %s: %w", c.root, err) }

@@ -32,8 +32,8 @@ func NewDir[T any](c *Cache, path string, decode func(data []byte) (T, error)) *
 	return d
 }
 
-// All returns the children, sorted by name: none if there is no whole view yet,
-// or no such znode. One that cannot be decoded has an Err, and changes nothing
+// All returns the children, sorted by name: none if there is no view yet, or no
+// such znode. One that cannot be decoded has an Err, and changes nothing
 // for the others. The values are shared: they must not be changed.
 func (d *Dir[T]) All() []Entry[T] {
 	all := d.present()
@@ -47,12 +47,12 @@ func (d *Dir[T]) All() []Entry[T] {
 
 // Listen calls fn with what All returns: first with what is, and then whenever
 // children have changed, as Cache.Listen does. It is not called while there is
-// no whole view yet.
+// no view yet.
 func (d *Dir[T]) Listen(fn func([]Entry[T])) (stop func()) {
 	var last *tree
 	begun := false
 	return d.cache.Listen(func(b Batch) {
-		if b.View.Zxid() == 0 {
+		if !b.View.known {
 			return
 		}
 		if !begun || d.differs(last, b.View.tree) {

@@ -7,8 +7,8 @@
 //	view, err := c.Synced(ctx)
 //	node, ok := view.Get("/config/db/url")
 //
-// NewValue and NewDir decode what is in it. Cache.Listen calls a function at
-// every change.
+// NewValue and NewDir decode what is in it. Cache.Views is a loop over the
+// latest view, and Cache.Listen calls a function at every change.
 //
 // What is promised, for znodes that the session may read all the time:
 //
@@ -20,13 +20,15 @@
 //     change up to its Zxid. Some znodes may be newer than that. So a View is
 //     no snapshot, and may show one half of a transaction.
 //  3. The last state is never missed. A listener that is slow gets fewer and
-//     larger batches, and delays nobody. A znode that was deleted and created
-//     again is Removed and then Added. After a reconnect or a lost session only
-//     differences are reported.
+//     larger batches, and a slow loop fewer views; neither delays anybody. A
+//     znode that was deleted and created again is Removed and then Added. After
+//     a reconnect or a lost session only differences are reported.
 //  4. A cache reports when it may be out of date. From a lost connection until
 //     it has read the tree again it is Stale, and its Status says since when
 //     and why. Cache.Fresh returns a view that is as current as a sync.
 //     Cache.Reach returns one that shows a write whose zxid you know.
+//     With WithSnapshot it also shows, and reports as Stale, what the program
+//     before it has shown last, until it has read the tree.
 //  5. Memory can be bounded: see WithMaxBytes, beyond which the cache has
 //     Failed. By default there is no limit.
 //
@@ -51,7 +53,8 @@
 // timeout for all caches of a client together, or more if a tree would
 // otherwise take longer than an hour. A reconnect costs what the first view
 // does, after a random pause of up to a third of the session timeout, so that
-// not all clients of a lost server read at once. But data of more than 4 kB are
+// not all clients of a lost server read at once. A program that starts from a
+// snapshot reads without that pause. But data of more than 4 kB are
 // read only if they have changed. To find out, the cache sends one request for
 // each such znode. A znode takes about 128 bytes, and its path and data.
 //

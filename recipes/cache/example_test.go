@@ -9,6 +9,8 @@ import (
 	"log"
 	"strconv"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -104,6 +106,89 @@ func ExampleCache_Listen() {
 	// Output:
 	// added /services
 	// added /services/billing
+}
+
+// A loop has the first whole view, and then the latest one at each change. It
+// ends with its context, by a break, or when the cache is closed.
+func ExampleCache_Views() {
+	ens, err := testutil.New()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ens.Close()
+	client, err := framework.New(ens.Servers())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	ctx := context.Background()
+
+	services, err := cache.New(client, "/services")
+	if err != nil {
+		log.Fatal(err)
+	}
+	services.Start()
+	defer services.Close()
+	for view, status := range services.Views(ctx) {
+		if status.State != cache.Synced {
+			continue // the view may be out of date, since status.Since
+		}
+		fmt.Println(view.Len(), "znodes")
+		if view.Len() == 2 {
+			break
+		}
+		if _, err := client.Create(ctx, []string{"/services", "/services/billing"}[view.Len()], nil, zk.FlagPersistent); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// 0 znodes
+	// 1 znodes
+	// 2 znodes
+}
+
+// A program reloads a setting. A bad one does not end the loop, which has the
+// last good one with the error. The end of its context does.
+func ExampleValue_Changes() {
+	ens, err := testutil.New()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ens.Close()
+	client, err := framework.New(ens.Servers())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if _, err := client.Create(ctx, "/workers", []byte("8"), zk.FlagPersistent); err != nil {
+		log.Fatal(err)
+	}
+
+	config, err := cache.New(client, "/workers")
+	if err != nil {
+		log.Fatal(err)
+	}
+	config.Start()
+	defer config.Close()
+	workers := cache.NewValue(config, "/workers", func(data []byte) (int, error) { return strconv.Atoi(string(data)) })
+	for n, err := range workers.Changes(ctx) {
+		fmt.Println(n, err)
+		switch {
+		case ctx.Err() != nil: // the last iteration
+		case err != nil:
+			cancel()
+		default:
+			if _, err := client.Set(ctx, "/workers", []byte("many"), -1); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
+	// Output:
+	// 8 <nil>
+	// 8 decode /workers: strconv.Atoi: parsing "many": invalid syntax
+	// 8 cache /workers: context canceled; decode /workers: strconv.Atoi: parsing "many": invalid syntax
 }
 
 // Curator's setData().compressed() and create().compressed() write gzip. A

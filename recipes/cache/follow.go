@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"math"
@@ -10,9 +11,10 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/random"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
+	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
@@ -35,7 +37,7 @@ var errHasTrees = errors.New("the server has said now that it has recursive watc
 // recursive watch, or two one-shot watches for each znode, which its reads arm.
 type watch struct {
 	c       *Cache
-	session *framework.Session
+	session *managed.Session
 	id      int64 // of the session
 	oneShot bool
 	said    <-chan struct{} // closed: the server has said whether it has recursive watches; nil: that does not matter
@@ -48,6 +50,7 @@ func (c *Cache) run() {
 	defer close(c.done)
 	defer c.disarm()
 	defer c.unchecked()
+	c.keeper.awaitRead()
 	pauses := retry.Exponential(firstPause, lastPause, math.MaxInt)()
 	for c.life.Err() == nil {
 		before := c.rounds()
@@ -75,7 +78,11 @@ func (c *Cache) run() {
 			pauses.Reset()
 			continue
 		}
-		c.pause(pauses.NextBackOff())
+		if d := pauses.NextBackOff(); errors.Is(err, zk.ErrNoServer) {
+			c.awaitConnected(d)
+		} else {
+			c.pause(d)
+		}
 	}
 }
 
@@ -93,6 +100,18 @@ func (c *Cache) pause(d time.Duration) {
 	}
 }
 
+// awaitConnected is a pause that ends with the next connection.
+func (c *Cache) awaitConnected(d time.Duration) {
+	ctx, cancel := context.WithTimeout(c.life, d)
+	defer cancel()
+	if c.client.WaitConnected(ctx) != nil {
+		select {
+		case <-ctx.Done():
+		case <-c.client.Done():
+		}
+	}
+}
+
 // follow watches the tree, reads it, and reads what events name, for as long as
 // a connection lasts. It always returns an error.
 func (c *Cache) follow() error {
@@ -100,14 +119,14 @@ func (c *Cache) follow() error {
 	if err != nil {
 		return err
 	}
-	reason := framework.ReadFirst
+	reason := ReadFirst
 	if c.View().zxid > 0 {
-		reason = framework.ReadReconnect
+		reason = ReadReconnect
 	}
 	if c.beyond > 0 {
-		reason = framework.ReadSize
+		reason = ReadSize
 	}
-	if reason != framework.ReadFirst && !errors.Is(c.Status().Err, errHasTrees) {
+	if reason != ReadFirst && !errors.Is(c.Status().Err, errHasTrees) {
 		// Many clients may have lost the same server, and all of them read again.
 		c.pause(random.N(s.Timeout() / 3))
 	}
@@ -136,7 +155,7 @@ func (c *Cache) follow() error {
 			return c.life.Err()
 		case <-w.said:
 			w.said = nil
-			if has, _ := privileged.Framework.HasTrees(s); has {
+			if has, _ := s.HasTrees(); has {
 				return errHasTrees
 			}
 		case <-c.work:
@@ -149,14 +168,14 @@ func (c *Cache) follow() error {
 
 // arm makes w hear of events.
 func (w *watch) arm() (stop func(), err error) {
-	for has := !w.c.cfg.oneShot; has; has, w.said = privileged.Framework.HasTrees(w.session) {
-		_, stop, err = privileged.Framework.WatchTree(w.c.life, w.session, w.c.root, w.on)
-		if err == nil || !privileged.Framework.TreesRefused(err) {
+	for has := !w.c.cfg.oneShot; has; has, w.said = w.session.HasTrees() {
+		_, stop, err = w.session.WatchTree(w.c.life, w.c.root, w.on)
+		if err == nil || !managed.TreesRefused(err) {
 			return stop, err
 		}
 	}
 	w.oneShot = true
-	return privileged.Framework.Events(w.session, w.c.root, w.on, w.relies)
+	return w.session.Events(w.c.root, w.on, w.relies)
 }
 
 // relies reports whether the one-shot watches on a znode are needed. What is
@@ -170,9 +189,9 @@ func (w *watch) relies(path string) bool {
 
 func (w *watch) readAll(reads []request.Read) ([]request.Result, error) {
 	if w.oneShot {
-		return privileged.Framework.ReadAllAndWatch(w.c.life, w.session, w.c.root, reads...)
+		return w.session.ReadAllAndWatch(w.c.life, w.c.root, reads...)
 	}
-	return privileged.Framework.ReadAll(w.c.life, w.session, reads...)
+	return w.session.ReadAll(w.c.life, reads...)
 }
 
 func (c *Cache) begin(w *watch) {
@@ -258,7 +277,14 @@ func (c *Cache) settle(read request.Read, order uint64) (changed bool) {
 }
 
 // walk reads everything.
-func (c *Cache) walk(w *watch, reason framework.CacheReadReason) error {
+func (c *Cache) walk(w *watch, reason ReadReason) error {
+	var ids []version.Created
+	if c.keeper != nil {
+		var err error
+		if ids, err = c.keeper.identity(w); err != nil {
+			return err
+		}
+	}
 	c.mu.Lock()
 	c.begun++
 	c.reading, c.look, c.missed, c.moving = true, false, false, false
@@ -266,6 +292,9 @@ func (c *Cache) walk(w *watch, reason framework.CacheReadReason) error {
 	c.mu.Unlock()
 	c.armed = armed{}
 	r := c.newRound(w, reason)
+	if r.ids = ids; c.keeper != nil && c.keeper.isAnother(ids) {
+		r.another, r.tree = true, nil
+	}
 	r.ask(request.Read{Path: c.root})
 	err := c.finish(r)
 	switch {
@@ -288,7 +317,7 @@ func (c *Cache) readMarks(w *watch) error {
 	c.mu.Lock()
 	if c.marks.forgotten > 0 {
 		c.mu.Unlock()
-		return c.walk(w, framework.ReadOverflow)
+		return c.walk(w, ReadOverflow)
 	}
 	before, missed := maps.Clone(c.marks.at), c.missed
 	c.missed = false
@@ -300,12 +329,12 @@ func (c *Cache) readMarks(w *watch) error {
 		}
 		reads = append(reads, read)
 	}
-	reason := framework.ReadEvents
+	reason := ReadEvents
 	switch {
 	case missed:
-		reason = framework.ReadRecheck
+		reason = ReadRecheck
 	case len(reads) == 0 && c.look:
-		reason = framework.ReadReach
+		reason = ReadReach
 	}
 	if c.look {
 		reads = append(reads, request.Read{Path: c.root})
@@ -333,9 +362,9 @@ func (c *Cache) readMarks(w *watch) error {
 	err = c.finish(r)
 	switch {
 	case errors.Is(err, errTooMuch):
-		return c.walk(w, framework.ReadSize)
+		return c.walk(w, ReadSize)
 	case errors.Is(err, errAnotherHistory):
-		return c.walk(w, framework.ReadReconnect)
+		return c.walk(w, ReadReconnect)
 	case err != nil: // the next connection may go on
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -390,12 +419,15 @@ func (c *Cache) showLocked(r *round) error {
 	if c.watch != r.w {
 		return errNotWatching // events may be missing
 	}
+	if c.keeper != nil {
+		c.keeper.replaceLocked(r)
+	}
 	c.ended, c.latest = c.begun, r.answers[len(r.answers)-1]
 	zxid := r.zxid(c.marks.first())
 	if c.shownIn == r.w.id { // in another session it may fall: the history may be another one
 		zxid = max(zxid, c.view.zxid)
 	}
-	c.view, c.shownIn = View{tree: r.tree, hidden: r.hidden, zxid: zxid}, r.w.id
+	c.view, c.shownIn = View{tree: r.tree, hidden: r.hidden, zxid: zxid, known: c.view.known || zxid > 0}, r.w.id
 	c.armed = c.armed.after(r)
 	if !c.marks.empty() {
 		c.wake()

@@ -70,8 +70,8 @@ func moveAll(t bubble.T, c *framework.Client, from, to string) {
 // limit.
 type retries struct{ inARow, all atomic.Int32 }
 
-func (r *retries) observer() framework.Observer {
-	return framework.Observer{CacheRead: func(read framework.CacheRead) {
+func (r *retries) observer() cache.Observer {
+	return cache.Observer{Read: func(read cache.Read) {
 		switch {
 		case !read.Reason.Walk():
 		case read.Err == nil:
@@ -102,7 +102,7 @@ func TestMovesDuringAWalk(t *testing.T) {
 		for step := range 12 {
 			t.Run(fmt.Sprint(name, ", step ", step), func(t *testing.T) {
 				bubble.Run(t, func(t *testing.T, w *bubble.World) {
-					c, other := w.Connect("reader", framework.WithObserver(r.observer())), w.Connect("writer")
+					c, other := w.Connect("reader", cache.WithObserver(r.observer())), w.Connect("writer")
 					fillNear(t, other)
 					opts := append([]cache.Option{cache.WithMaxBytes(nearLimit)}, tt.opts...)
 					var k *cache.Cache
@@ -145,7 +145,7 @@ func TestMovesDuringEachWalk(t *testing.T) {
 	bubble.Usual(t, bubble.SmallRequest, bubble.OneShot) // makes large requests; needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var r retries
-		c, other := w.Connect("reader", framework.WithObserver(r.observer())), w.Connect("writer")
+		c, other := w.Connect("reader", cache.WithObserver(r.observer())), w.Connect("writer")
 		fillNear(t, other)
 		k := synced(t, c, cache.WithMaxBytes(nearLimit), cache.WithRecheck(0))
 		began := time.Now()
@@ -198,7 +198,7 @@ func TestRandomMovesNearTheLimit(t *testing.T) {
 func playMoves(t *testing.T, random *rand.Rand) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var r retries
-		c, other := w.Connect("reader", framework.WithObserver(r.observer())), w.Connect("writer")
+		c, other := w.Connect("reader", cache.WithObserver(r.observer())), w.Connect("writer")
 		fillNear(t, other)
 		limit := movable*1200 + random.IntN(movable*300) // 1,130 each are needed
 		opts := []cache.Option{cache.WithMaxBytes(int64(limit))}

@@ -20,6 +20,9 @@ type Batch struct {
 // and larger batches. It never misses the last state of a znode, but may miss
 // earlier ones.
 //
+// If a view from a snapshot turns out to be of another root, or another
+// ensemble, a batch removes all of it. Its Status says why.
+//
 // The calls are made on a goroutine of this listener, one after the other: a
 // slow fn delays nobody else. If fn panics, the panic is logged and the next
 // batch is delivered. stop does not wait for a call that is under way.
@@ -30,35 +33,31 @@ func (c *Cache) Listen(fn func(Batch)) (stop func()) {
 	var view View // that of the last batch
 	var status Status
 	begun := false // there was a batch
-	l := supplied.NewListener(c.client.Logger(), 1, func(struct{}) {
+	var emptied *Status
+	var l *supplied.Listener[struct{}]
+	l = supplied.NewListener(c.client.Logger(), 1, func(struct{}) {
+		now, present, why := c.now()
 		before := view
-		now, present, _ := c.now()
-		if begun && now.tree == view.tree && present.State == status.State && slices.Equal(present.Unreadable, status.Unreadable) {
+		if why != emptied && before.known {
+			now, present = View{}, *why
+			l.Put(struct{}{}) // for what there is, also if fn panics
+		} else if begun && now.tree == view.tree && present.State == status.State && slices.Equal(present.Unreadable, status.Unreadable) {
+			emptied = why
 			return
 		}
-		view, status, begun = now, present, true
+		view, status, emptied, begun = now, present, why, true
 		fn(Batch{Changes: changes(before, view), View: view, Status: status})
 	})
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l.Put(struct{}{})
-	if c.status.State != Closed {
-		c.listeners[l] = struct{}{}
-	}
-	return func() {
-		l.Stop()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.listeners, l)
-	}
+	return c.audience.Listen(&c.mu, l, func() struct{} { return struct{}{} })
 }
 
-// listener is told that there may be another batch.
-type listener = supplied.Listener[struct{}]
-
-// now returns what there is, and a channel that is closed when it changes.
-func (c *Cache) now() (View, Status, <-chan struct{}) {
+// now returns what there is, and the status of a batch that has to come before,
+// if the view of a snapshot was emptied.
+func (c *Cache) now() (_ View, _ Status, emptied *Status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.view, c.statusLocked(), c.changed
+	if c.keeper != nil {
+		emptied = c.keeper.emptied
+	}
+	return c.view, c.statusLocked(), emptied
 }

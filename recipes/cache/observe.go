@@ -3,27 +3,36 @@ package cache
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 )
 
 var ids atomic.Uint64
 
-func (c *Cache) info() framework.CacheInfo {
-	return framework.CacheInfo{ID: c.id, Path: c.client.Resolve(c.root), Label: c.cfg.label}
+func (c *Cache) info() Info {
+	return Info{ID: c.id, Path: c.client.Resolve(c.root), Label: c.cfg.label}
 }
 
 // observeLocked tells the observers of another state. from is empty when the
 // cache is started.
 func (c *Cache) observeLocked(from string) {
+	observers := managed.ObserversOf[Observer](c.client)
+	if len(observers) == 0 {
+		return
+	}
 	s := c.status
-	privileged.Framework.CacheChanged(c.client, framework.CacheChange{Cache: c.info(), From: from, To: name(s.State), At: s.Since, Err: s.Err})
+	change := StateChange{Cache: c.info(), From: from, To: name(s.State), At: s.Since, Err: s.Err}
+	for _, each := range observers {
+		if fn := each.By.StateChanged; fn != nil {
+			each.Events.Post(func() { fn(change) })
+		}
+	}
 }
 
 // name returns a state as observers have it: in small letters, for labels.
@@ -44,11 +53,11 @@ func (c *Cache) logLocked(from State) {
 
 // describe returns what a round is about to change, nil if no observer wants to
 // know.
-func (c *Cache) describe(r *round, err error) *framework.CacheRead {
-	if !privileged.Framework.WantReads(c.client) {
+func (c *Cache) describe(r *round, err error) *Read {
+	if !c.wantReads() {
 		return nil
 	}
-	read := &framework.CacheRead{Cache: c.info(), Reason: r.reason, Began: r.began}
+	read := &Read{Cache: c.info(), Reason: r.reason, Began: r.began}
 	if err != nil {
 		return read
 	}
@@ -65,8 +74,15 @@ func (c *Cache) describe(r *round, err error) *framework.CacheRead {
 	return read
 }
 
+// wantReads reports whether any observer has a function for what caches read.
+func (c *Cache) wantReads() bool {
+	return slices.ContainsFunc(managed.ObserversOf[Observer](c.client), func(each managed.Observed[Observer]) bool {
+		return each.By.Read != nil
+	})
+}
+
 // observeReadLocked tells the log of a walk, and the observers of any round.
-func (c *Cache) observeReadLocked(r *round, read *framework.CacheRead, err error) {
+func (c *Cache) observeReadLocked(r *round, read *Read, err error) {
 	took, view := time.Since(r.began), c.view
 	if r.whole {
 		c.client.Logger().Debug("a cache has read its tree", zap.String("path", c.client.Resolve(c.root)), zap.String("label", c.cfg.label),
@@ -81,5 +97,10 @@ func (c *Cache) observeReadLocked(r *round, read *framework.CacheRead, err error
 	if err != nil {
 		read.Added, read.Changed, read.Removed = 0, 0, 0
 	}
-	privileged.Framework.CacheRead(c.client, *read)
+	told := *read
+	for _, each := range managed.ObserversOf[Observer](c.client) {
+		if fn := each.By.Read; fn != nil {
+			each.Events.Offer(func() { fn(told) })
+		}
+	}
 }

@@ -74,12 +74,12 @@ func TestWhatAnEventProves(t *testing.T) {
 // Without an observer of reads, a round costs what it did before there were
 // any.
 func TestNoObserverAllocatesNothing(t *testing.T) {
-	for name, o := range map[string]framework.Observer{
+	for name, o := range map[string]Observer{
 		"no functions":   {},
-		"of states only": {CacheChanged: func(framework.CacheChange) {}},
+		"of states only": {StateChanged: func(StateChange) {}},
 	} {
-		c := unconnected(t, framework.WithObserver(o))
-		r := &round{c: c, reason: framework.ReadEvents, began: time.Now()}
+		c := unconnected(t, WithObserver(o))
+		r := &round{c: c, reason: ReadEvents, began: time.Now()}
 		r.tree = r.tree.put(&Node{Path: "/a"})
 		if got := testing.AllocsPerRun(1000, func() { c.observeReadLocked(r, c.describe(r, nil), nil) }); got > 0 {
 			t.Errorf("%s: %.0f allocations", name, got)
@@ -90,15 +90,15 @@ func TestNoObserverAllocatesNothing(t *testing.T) {
 // When more events have come than are kept, observers get a walk, and why.
 func TestObserversOfAnOverflow(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		reasons := make(chan framework.CacheReadReason, 10)
-		client := w.ConnectNext(framework.WithObserver(framework.Observer{CacheRead: func(r framework.CacheRead) { reasons <- r.Reason }}))
+		reasons := make(chan ReadReason, 10)
+		client := w.ConnectNext(WithObserver(Observer{Read: func(r Read) { reasons <- r.Reason }}))
 		c, err := New(client, "/a")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
 		c.Start()
-		for _, want := range []framework.CacheReadReason{framework.ReadFirst, framework.ReadOverflow} {
+		for _, want := range []ReadReason{ReadFirst, ReadOverflow} {
 			if got := bubble.Await(t, "a read", reasons); got != want {
 				t.Errorf("a read because of %q, want %q", got, want)
 			}

@@ -28,12 +28,12 @@ type observed struct {
 	mu     sync.Mutex // guards what follows
 	id     uint64
 	events []string
-	last   framework.CacheRead
+	last   cache.Read
 }
 
-func (o *observed) observer() framework.Observer {
-	return framework.Observer{
-		CacheChanged: func(c framework.CacheChange) {
+func (o *observed) observer() cache.Observer {
+	return cache.Observer{
+		StateChanged: func(c cache.StateChange) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			o.of(c.Cache)
@@ -42,7 +42,7 @@ func (o *observed) observer() framework.Observer {
 			}
 			o.events = append(o.events, c.From+">"+c.To)
 		},
-		CacheRead: func(r framework.CacheRead) {
+		Read: func(r cache.Read) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			o.of(r.Cache)
@@ -59,7 +59,7 @@ func (o *observed) observer() framework.Observer {
 	}
 }
 
-func (o *observed) of(c framework.CacheInfo) {
+func (o *observed) of(c cache.Info) {
 	if o.id == 0 {
 		o.id = c.ID
 	}
@@ -88,7 +88,7 @@ func TestObserversOfACache(t *testing.T) {
 		other := w.Connect("writer")
 		fill(t, other, 2, 3)
 		o := &observed{t: t, view: w.View}
-		c := w.Connect("reader", framework.WithObserver(o.observer()))
+		c := w.Connect("reader", cache.WithObserver(o.observer()))
 		never, err := cache.New(c, root, recipes.WithLabel("settings"))
 		if err != nil {
 			t.Fatal(err)
@@ -145,7 +145,7 @@ func TestObserversOfACacheThatFails(t *testing.T) {
 		create(t, other, root, "")
 		o := &observed{t: t, view: w.View}
 		core, logged := observer.New(zap.DebugLevel)
-		c := w.Connect("reader", framework.WithObserver(o.observer()), framework.WithLogger(zap.New(core)))
+		c := w.Connect("reader", cache.WithObserver(o.observer()), framework.WithLogger(zap.New(core)))
 		k := synced(t, c, recipes.WithLabel("settings"), cache.WithMaxBytes(10_000))
 		o.want(">syncing", "first +1 ~0 -0", "syncing>synced")
 		create(t, other, root+"/large", strings.Repeat("x", 20_000))
@@ -218,10 +218,10 @@ func TestObserversThatMisbehave(t *testing.T) {
 				other := w.Connect("writer")
 				fill(t, other, 1, 1)
 				o := &observed{t: t, view: w.View}
-				c := w.Connect("reader", framework.WithObserver(framework.Observer{
-					CacheChanged: func(framework.CacheChange) { misbehave() },
-					CacheRead:    func(framework.CacheRead) { misbehave() },
-				}), framework.WithObserver(o.observer()))
+				c := w.Connect("reader", cache.WithObserver(cache.Observer{
+					StateChanged: func(cache.StateChange) { misbehave() },
+					Read:         func(cache.Read) { misbehave() },
+				}), cache.WithObserver(o.observer()))
 				k := synced(t, c, recipes.WithLabel("settings"))
 				set(t, other, root, "changed")
 				shows(t, w, k)
@@ -241,7 +241,7 @@ func TestEachCacheHasItsID(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var mu sync.Mutex
 		ids := map[uint64]bool{}
-		client := w.Connect("a", framework.WithObserver(framework.Observer{CacheChanged: func(c framework.CacheChange) {
+		client := w.Connect("a", cache.WithObserver(cache.Observer{StateChanged: func(c cache.StateChange) {
 			mu.Lock()
 			defer mu.Unlock()
 			ids[c.Cache.ID] = true
@@ -269,7 +269,7 @@ func TestStaleUntilAReadSucceeds(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		fill(t, w.ConnectNext(), 1, 1)
 		o := &observed{t: t, view: w.View}
-		k := synced(t, w.Connect("reader", framework.WithObserver(o.observer())), recipes.WithLabel("settings"))
+		k := synced(t, w.Connect("reader", cache.WithObserver(o.observer())), recipes.WithLabel("settings"))
 		o.want(">syncing", "first +3 ~0 -0", "syncing>synced")
 		net := w.ClientNet("reader")
 		net.Cut()

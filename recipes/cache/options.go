@@ -1,8 +1,11 @@
 package cache
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -29,20 +32,26 @@ type config struct {
 	shares   bool          // the recheck shares what the caches of a client may cost
 	oneShot  bool
 	label    string
+	file     *string       // of WithSnapshot; nil: none
+	age      time.Duration // of WithMaxSnapshotAge; 0: any
 }
 
 func newConfig(opts []Option) (config, error) {
 	cfg := config{depth: math.MaxInt, maxBytes: math.MaxInt64, recheck: recheckPass, shares: true}
+	suffix := ""
 	var errs []error
 	for _, opt := range opts {
-		if recheck, ok := opt.(RecheckOption); ok {
-			opt = recheck.option
+		if follow, ok := opt.(FollowOption); ok {
+			opt = follow.option
 		}
+		of, isOf := opt.(bridge.SnapshotOf)
 		set, ok := opt.(option)
 		label, isLabel := opt.(bridge.ZnodeOption)
 		switch {
 		case ok && set != nil:
 			set(&cfg)
+		case isOf:
+			suffix = "." + strings.ReplaceAll(url.PathEscape(string(of)), beside, "%7E")
 		case isLabel:
 			label.SetZnode(new([]zk.ACL), &cfg.label)
 		default:
@@ -55,7 +64,13 @@ func newConfig(opts []Option) (config, error) {
 	if cfg.maxBytes <= 0 {
 		errs = append(errs, fmt.Errorf("at most %d bytes: must be positive", cfg.maxBytes))
 	}
-	errs = append(errs, least.OrZero("recheck every", cfg.recheck, time.Millisecond))
+	if cfg.file != nil && *cfg.file == "" {
+		errs = append(errs, errors.New("snapshot: no name of a file"))
+	} else if cfg.file != nil {
+		file := *cfg.file + suffix
+		cfg.file = &file
+	}
+	errs = append(errs, least.OrZero("recheck every", cfg.recheck, time.Millisecond), least.OrZero("maximum snapshot age", cfg.age, time.Second))
 	return cfg, oneline.Join(errs...)
 }
 
@@ -92,11 +107,12 @@ func WithoutData() Option { return option(func(c *config) { c.noData = true }) }
 // up to some megabytes. Default: no limit.
 func WithMaxBytes(n int64) Option { return option(func(c *config) { c.maxBytes = n }) }
 
-// A RecheckOption is accepted by New, presence.NewGroup and discovery.New.
-type RecheckOption struct{ option }
+// A FollowOption is accepted by New, presence.NewGroup and discovery.New: it is
+// one of WithRecheck, WithSnapshot and WithMaxSnapshotAge.
+type FollowOption struct{ option }
 
 // ForPresence makes it an option of presence.NewGroup and discovery.New.
-func (RecheckOption) ForPresence() {}
+func (FollowOption) ForPresence() {}
 
 // WithRecheck sets how long the recheck takes to read all znodes of this cache
 // again, one after the other, spread over that time. The recheck finds changes
@@ -111,11 +127,44 @@ func (RecheckOption) ForPresence() {}
 // tree needs less than its part, the cache reads the whole tree once per
 // session timeout, and larger trees get the rest. But every tree is read within
 // an hour, whatever that costs. A cache with WithRecheck has no part in this.
-func WithRecheck(every time.Duration) RecheckOption {
-	return RecheckOption{func(c *config) { c.recheck, c.shares = every, false }}
+func WithRecheck(every time.Duration) FollowOption {
+	return FollowOption{func(c *config) { c.recheck, c.shares = every, false }}
 }
 
 // WithOneShotWatches makes the cache use two watches of a single event for each
 // znode, as it does where recursive watches are refused. See the package
 // comment for what that costs.
 func WithOneShotWatches() Option { return option(func(c *config) { c.oneShot = true }) }
+
+// WithSnapshot keeps the latest view in a file, so that a program has a view
+// when it starts while no server answers. Start reads the file. Its view is
+// Stale since the time at which it was last known to be true, and the Err of
+// the Status wraps ErrSnapshot until the ensemble was read. Its Zxid is 0:
+// Known returns it, and Synced, Fresh and Reach wait. The first read of the
+// ensemble reports only differences. If the ensemble has another znode at the
+// root, or above it, listeners get a batch that empties the view before that
+// with what was read.
+//
+// The file is written when the view has changed: at the earliest five seconds,
+// and fifty times what the last write took, after the last write. It is also
+// written by Close, and once an hour for its time. A new file replaces the old
+// one when it is complete and on the disk. It has the mode 0600, and all data
+// that the cache shows. Each cache needs a file of its own, in a directory that
+// exists. A disk that hangs delays Start by a second and Close by five, and
+// nothing else.
+//
+// A file that is damaged, of another path, WithDepth or WithoutData, or of more
+// than WithMaxBytes, is ignored and replaced, with a line in the log. One that
+// is no snapshot at all is ignored and stays: then no snapshot is kept. It
+// costs a request for the root, and for each znode above it, each time the
+// whole tree is read, to identify them. Default: no snapshot.
+func WithSnapshot(file string) FollowOption {
+	return FollowOption{func(c *config) { c.file = &file }}
+}
+
+// WithMaxSnapshotAge makes Start ignore a file of WithSnapshot that has not
+// been known to be true for longer than d. A view that is already shown stays.
+// At least 1s. Default 0: any age.
+func WithMaxSnapshotAge(d time.Duration) FollowOption {
+	return FollowOption{func(c *config) { c.age = d }}
+}

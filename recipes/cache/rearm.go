@@ -7,10 +7,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/version"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
 // armed is what has to be known of one-shot watches after a reconnect. Then
@@ -69,7 +67,7 @@ func (c *Cache) holds(w *watch, latest witness) (bool, error) {
 	if latest.path == "" { // the servers' own znodes are of no transaction
 		return false, nil
 	}
-	found, err := privileged.Framework.StatAll(c.life, w.session, request.Read{Path: latest.path})
+	found, err := w.session.StatAll(c.life, request.Read{Path: latest.path})
 	if err != nil {
 		return false, err
 	}
@@ -109,7 +107,7 @@ func (c *Cache) disarm() {
 		reads = append(reads, request.Read{Path: n.Path}, request.Read{Path: n.Path, Children: true})
 		return true
 	})
-	privileged.Framework.Unwatch(r.w.session, reads...)
+	r.w.session.UnwatchReads(reads...)
 }
 
 // rearm arms the one-shot watches of an earlier connection again. It reads what
@@ -137,7 +135,7 @@ func (c *Cache) rearm(w *watch) error {
 	}
 	last := c.latest
 	set := func(since int64, reads []request.Read) error {
-		zxid, order, unset, err := privileged.Framework.SetWatches(c.life, w.session, since, reads...)
+		zxid, order, unset, err := w.session.SetWatches(c.life, since, reads...)
 		if err != nil {
 			return err
 		}
@@ -173,7 +171,7 @@ func (c *Cache) rearm(w *watch) error {
 		if same, err := c.holds(w, c.armed.latest); err != nil {
 			return err
 		} else if !same {
-			return c.walk(w, framework.ReadReconnect)
+			return c.walk(w, ReadReconnect)
 		}
 	}
 	c.armed, c.latest = armed{in: w.id, since: last.zxid, latest: c.armed.latest}, last

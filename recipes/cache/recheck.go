@@ -10,10 +10,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/random"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
 // This file finds what no event has told: a server has lost the event, or a
@@ -63,14 +62,12 @@ type pass struct {
 	due    float64 // bytes
 }
 
-type checkerKey struct{}
-
 // checked makes the recheck of c begin, unless it has begun, or is off.
 func (c *Cache) checked(timeout time.Duration) {
 	if c.cfg.recheck > 0 {
-		privileged.Framework.Attach(c.client, checkerKey{}, func() any {
+		managed.Attached[checker](c.client, func() any {
 			return &checker{turn: make(chan struct{}, 1), joined: make(chan struct{}, 1), cancel: func() {}}
-		}).(*checker).join(c, timeout)
+		}).join(c, timeout)
 	}
 }
 
@@ -187,14 +184,14 @@ func (k *checker) check(ctx context.Context, step time.Duration) {
 
 // hasMultiRead reports whether the server is known to have multiRead, as those
 // with recursive watches have. It waits for the server to say so.
-func hasMultiRead(ctx context.Context, s *framework.Session, patience time.Duration) bool {
-	has, said := privileged.Framework.HasTrees(s)
+func hasMultiRead(ctx context.Context, s *managed.Session, patience time.Duration) bool {
+	has, said := s.HasTrees()
 	if said == nil {
 		return has
 	}
 	select {
 	case <-said:
-		has, _ = privileged.Framework.HasTrees(s)
+		has, _ = s.HasTrees()
 	case <-time.After(patience):
 	case <-ctx.Done():
 	}
@@ -203,7 +200,7 @@ func hasMultiRead(ctx context.Context, s *framework.Session, patience time.Durat
 
 // begin returns the session of the caches that are synced, and a part for each
 // of them.
-func (k *checker) begin(cancel context.CancelFunc) (s *framework.Session, parts []*part) {
+func (k *checker) begin(cancel context.CancelFunc) (s *managed.Session, parts []*part) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.cancel = cancel
@@ -303,12 +300,12 @@ func (p *pass) take() (paths []string) {
 }
 
 // compareAll reads what is due, and marks what differs.
-func compareAll(ctx context.Context, s *framework.Session, due []partRead) error {
+func compareAll(ctx context.Context, s *managed.Session, due []partRead) error {
 	reads := make([]request.Read, len(due))
 	for i, d := range due {
 		reads[i].Path = d.of.c.client.Resolve(d.path)
 	}
-	results, err := privileged.Framework.ReadAll(ctx, privileged.Framework.AtOnce(privileged.Framework.Whole(s)), reads...)
+	results, err := s.Whole().AtOnce().ReadAll(ctx, reads...)
 	for i, found := range results {
 		p := due[i].of
 		if lists := p.c.compare(p.w, due[i].path, found); p.c.cfg.shares {

@@ -10,10 +10,11 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
+	"github.com/zkrecipes/zkrecipes/internal/missing"
+	"github.com/zkrecipes/zkrecipes/internal/version"
 )
 
 // round reads znodes, and what it then finds that has to be read as well. It
@@ -25,9 +26,12 @@ type round struct {
 	w *watch
 	// reason says why it reads. A walk begins at the root, and lists what has
 	// children.
-	reason framework.CacheReadReason
+	reason ReadReason
 	began  time.Time
 	whole  bool // a walk
+
+	ids     []version.Created // of a walk with a keeper: see keeper.identity
+	another bool              // the view is from a snapshot of another root
 
 	tree    *tree
 	fresh   []*Node          // to be put into tree
@@ -70,7 +74,7 @@ const (
 	muchData   = 4 << 20 // bytes
 )
 
-func (c *Cache) newRound(w *watch, reason framework.CacheReadReason) *round {
+func (c *Cache) newRound(w *watch, reason ReadReason) *round {
 	r := &round{c: c, w: w, reason: reason, began: time.Now(), whole: reason.Walk(), tree: c.view.tree, byPath: map[string]*Node{}, at: firstReads}
 	if !r.whole {
 		r.hidden, r.asked = c.view.hidden, map[request.Read]struct{}{}
@@ -93,10 +97,8 @@ func (r *round) ask(read request.Read) {
 
 func (r *round) run() error {
 	for len(r.todo) > 0 {
-		select {
-		case <-r.w.over:
+		if closed.Is(r.w.over) {
 			return errNotWatching
-		default:
 		}
 		reads := r.next()
 		results, err := r.read(reads)
@@ -127,7 +129,7 @@ func (r *round) read(reads []request.Read) ([]request.Result, error) {
 	if len(large) == 0 {
 		return r.w.readAll(reads)
 	}
-	stats, err := privileged.Framework.StatAll(r.c.life, r.w.session, large...)
+	stats, err := r.w.session.StatAll(r.c.life, large...)
 	if err != nil {
 		return nil, err
 	}
@@ -206,9 +208,8 @@ func (r *round) take(reads []request.Read, results []request.Result) error {
 func (r *round) apply(read request.Read, found request.Result, order uint64) error {
 	changed := r.c.settle(read, order)
 	delete(r.asked, read)
-	var chroot interface{ MissingChroot() string }
 	switch path := read.Path; {
-	case path == r.c.root && (errors.Is(found.Err, zk.ErrNoAuth) || errors.As(found.Err, &chroot)):
+	case path == r.c.root && (errors.Is(found.Err, zk.ErrNoAuth) || missing.Chroot(found.Err)):
 		return found.Err // nothing can be said
 	case errors.Is(found.Err, zk.ErrNoNode):
 		r.remove(path)
@@ -251,7 +252,7 @@ func (r *round) get(path string, found request.Result, order uint64, changed boo
 	case !held.is(now):
 		r.put(now)
 	case changed && !r.whole && held.Stat == now.Stat && r.c.isWatching(r.w): // otherwise a restore may have taken it back
-		privileged.Framework.DistrustTrees(r.c.client, "an event of "+r.c.client.Resolve(path)+", which has not changed")
+		r.c.client.DistrustTrees("an event of " + r.c.client.Resolve(path) + ", which has not changed")
 	}
 	if r.whole {
 		r.count(r.held(path))

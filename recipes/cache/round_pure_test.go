@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 )
 
@@ -90,9 +89,9 @@ func TestRound(t *testing.T) {
 			for _, path := range append(tt.held, "/r") {
 				c.view.tree = c.view.tree.put(newNode(path, nil, Stat{Czxid: 1, Mzxid: 1}))
 			}
-			reason := framework.ReadEvents
+			reason := ReadEvents
 			if tt.whole {
-				reason = framework.ReadFirst
+				reason = ReadFirst
 			}
 			r := c.newRound(&watch{}, reason)
 			for i, a := range tt.answers {
@@ -133,7 +132,7 @@ func TestHowMuchARoundReadsAtOnce(t *testing.T) {
 		"little, with the most": {5000, 0, 8192},
 	} {
 		c := &Cache{root: "/r", cfg: config{depth: math.MaxInt, maxBytes: math.MaxInt64}}
-		r := c.newRound(&watch{}, framework.ReadFirst)
+		r := c.newRound(&watch{}, ReadFirst)
 		r.at = tt.at
 		read := request.Read{Path: "/r"}
 		found := request.Result{Data: make([]byte, tt.bytes), Stat: &zk.Stat{Czxid: 1, Mzxid: 1}}
@@ -146,9 +145,9 @@ func TestHowMuchARoundReadsAtOnce(t *testing.T) {
 // A round whose last answer comes when the cache has just ended shows nothing.
 func TestNothingIsShownAfterTheEnd(t *testing.T) {
 	for state, want := range map[State]error{Stale: nil, Failed: errNotWatching, Closed: errNotWatching} {
-		c := &Cache{root: "/r", changed: make(chan struct{})}
+		c := &Cache{root: "/r"}
 		c.watch = &watch{c: c}
-		r := c.newRound(c.watch, framework.ReadFirst)
+		r := c.newRound(c.watch, ReadFirst)
 		r.answers = []answer{{order: 1, zxid: 1}}
 		c.enterLocked(state, nil)
 		if err := c.showLocked(r); !errors.Is(err, want) || want == nil && err != nil {

@@ -3,6 +3,8 @@ package cache
 import (
 	"fmt"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
 )
 
 // State says what may be assumed of the present view.
@@ -13,8 +15,9 @@ const (
 	Syncing State = iota
 	// Synced: the view is whole, and each change is shown as soon as it is known.
 	Synced
-	// Stale: it was Synced. Since then changes may have happened that are not
-	// shown, and the cache is about to find out.
+	// Stale: it was Synced, perhaps in a program that has kept a snapshot. Since
+	// then changes may have happened that are not shown, and the cache is about to
+	// find out.
 	Stale
 	// Failed: the cache has given up, for good. The view stays as it was.
 	Failed
@@ -54,14 +57,19 @@ type Status struct {
 
 // enterLocked moves the cache to a state. Failed and Closed are final, but a
 // cache that has Failed can be closed.
-func (c *Cache) enterLocked(s State, why error) {
+func (c *Cache) enterLocked(s State, why error) { c.enterSinceLocked(s, why, time.Now()) }
+
+func (c *Cache) enterSinceLocked(s State, why error, since time.Time) {
 	if c.status.State == Closed || c.status.State == Failed && s != Closed {
 		return
 	}
 	from := c.status.State
 	c.status.Err = why
 	if s != from {
-		c.status.State, c.status.Since = s, time.Now()
+		if from == Synced {
+			c.until = since
+		}
+		c.status.State, c.status.Since = s, since
 		if c.started {
 			c.logLocked(from)
 			c.observeLocked(name(from))
@@ -75,21 +83,20 @@ func (c *Cache) enterLocked(s State, why error) {
 
 // staleLocked says that events may be missed from now on.
 func (c *Cache) staleLocked(why error) {
-	if c.status.State == Syncing {
+	switch {
+	case c.status.State == Syncing:
 		c.enterLocked(Syncing, why)
-	} else {
+	case c.view.zxid == 0:
+		c.enterLocked(Stale, oneline.Join(ErrSnapshot, why))
+	default:
 		c.enterLocked(Stale, why)
 	}
 }
 
 // tellLocked wakes everybody who waits for a change of what mu guards.
 func (c *Cache) tellLocked() {
-	close(c.changed)
-	c.changed = make(chan struct{})
-	for l := range c.listeners {
-		l.Put(struct{}{})
-	}
+	c.audience.Tell(struct{}{})
 	if c.status.State == Closed {
-		c.listeners = nil
+		c.audience.End()
 	}
 }

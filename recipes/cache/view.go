@@ -61,6 +61,7 @@ type View struct {
 	tree   *tree
 	hidden *tree // znodes that may not be read, without their data
 	zxid   int64
+	known  bool
 }
 
 // Get returns the znode at path, and whether there is one.
@@ -109,7 +110,11 @@ func (v View) Unreadable(path string) iter.Seq[string] {
 // Len returns the number of znodes.
 func (v View) Len() int { return int(v.tree.len()) }
 
+// Known reports whether the view shows what there was at some time: the cache
+// has read it, or has it from a snapshot. It is false before that.
+func (v View) Known() bool { return v.known }
+
 // Zxid returns the transaction up to which the view shows every change; 0 if
-// nothing was shown yet. It falls only if another session sees an earlier one,
-// as after the ensemble was rebuilt.
+// nothing was read yet, as in a view from a snapshot. It falls only if another
+// session sees an earlier one, as after the ensemble was rebuilt.
 func (v View) Zxid() int64 { return v.zxid }

@@ -3,6 +3,7 @@ package counter_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -75,6 +77,7 @@ func TestNothingIsOpenAfterALateAddition(t *testing.T) {
 // busy: all but the first try come after a pause.
 func TestADirectoryThatIsRemovedAgainAndAgain(t *testing.T) {
 	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
+	defer random.None()()              // no pause of almost nothing
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		n := newCounter(t, w.ConnectNext())
 		missing := testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Path: path + "-receipts/", Times: 5}, testutil.Fail(testutil.CodeNoNode))
@@ -83,6 +86,21 @@ func TestADirectoryThatIsRemovedAgainAndAgain(t *testing.T) {
 		add(t, n, 1, 1)
 		if took := time.Since(began); took < 100*time.Millisecond || missing.Count() != 5 {
 			t.Errorf("%d tries in %v", missing.Count()+1, took)
+		}
+	})
+}
+
+// A directory that is gone each time after it was made ends the call, with its
+// name.
+func TestADirectoryThatIsGoneEachTime(t *testing.T) {
+	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		n := newCounter(t, w.ConnectNext())
+		missing := testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Path: path + "-receipts/", Times: -1}, testutil.Fail(testutil.CodeNoNode))
+		defer w.Control(missing.Control)()
+		_, err := n.Add(t.Context(), 1)
+		if !errors.Is(err, zk.ErrNoNode) || !strings.Contains(err.Error(), "directory "+path+"-receipts was made 9 times") || missing.Count() != 10 {
+			t.Errorf("%d creates: %v", missing.Count(), err)
 		}
 	})
 }

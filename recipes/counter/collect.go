@@ -13,6 +13,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
+	req "github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 )
 
@@ -53,10 +55,11 @@ func (w *writer) sweep(b *batch, dir string, stat *zk.Stat) {
 	n, ended := b.Counter, make(chan struct{})
 	w.removing = ended
 	go func() {
-		err := n.removeOld(dir, some, time.UnixMilli(stat.Mtime))
+		removed, err := n.removeOld(dir, some, time.UnixMilli(stat.Mtime))
 		if err != nil && !errors.Is(err, zk.ErrNoNode) {
 			n.client.Logger().Debug("old markers are left", zap.String("path", n.client.Resolve(dir)), zap.String("label", n.cfg.label), zap.Error(err))
 		}
+		n.observeRemoval(removed, err)
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		w.removing = nil
@@ -91,21 +94,22 @@ func (n *Counter) AwaitRemoval(ctx context.Context) error {
 }
 
 // removeOld looks at so many markers in a directory, and removes the old ones.
+// It returns how many these were.
 // Its requests are bounded by the client's retry policy, and end when the
 // client is closed.
-func (n *Counter) removeOld(dir string, some int, ensemble time.Time) error {
+func (n *Counter) removeOld(dir string, some int, ensemble time.Time) (removed int, err error) {
 	ctx := context.Background()
 	age, err := n.longestAge(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	sess, err := n.client.AwaitSession(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	names, _, err := sess.Children(ctx, dir)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	// Either clock may be wrong, also that of a new leader.
@@ -115,16 +119,18 @@ func (n *Counter) removeOld(dir string, some int, ensemble time.Time) error {
 	}
 	before = before.Add(-age)
 	for some := range slices.Chunk(names[:min(some, len(names))], n.perMulti(dir)) {
+		gone := 0
 		for range sweepTries {
-			if err = removeSome(ctx, sess, dir, some, before); !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode) {
+			if gone, err = removeSome(ctx, sess, dir, some, before); !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNoNode) {
 				break
 			}
 		}
 		if err != nil {
-			return err
+			return removed, err
 		}
+		removed += gone
 	}
-	return nil
+	return removed, nil
 }
 
 // perMulti returns how many markers of a directory a multi may delete: the
@@ -138,18 +144,18 @@ func (n *Counter) perMulti(dir string) int {
 // removeSome removes the markers that were made before a time, in one
 // transaction. It fails with zk.ErrBadVersion if AddOnce was quicker, and with
 // zk.ErrNoNode if somebody else removes them.
-func removeSome(ctx context.Context, sess *framework.Session, dir string, names []string, before time.Time) error {
+func removeSome(ctx context.Context, sess *managed.Session, dir string, names []string, before time.Time) (removed int, err error) {
 	found, stat, err := sess.Exists(ctx, dir)
 	if err != nil || !found || stat.Version == -1 { // which any version would match
-		return err
+		return 0, err
 	}
-	reads := make([]framework.Read, len(names))
+	reads := make([]req.Read, len(names))
 	for i, name := range names {
 		reads[i].Path = layout.Join(dir, name)
 	}
 	markers, err := sess.ReadAll(ctx, reads...)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	ops := []any{&zk.CheckVersionRequest{Path: dir, Version: stat.Version}}
 	for i, m := range markers {
@@ -160,7 +166,7 @@ func removeSome(ctx context.Context, sess *framework.Session, dir string, names 
 	if len(ops) > 1 {
 		_, err = sess.Multi(ctx, ops...)
 	}
-	return err
+	return len(ops) - 1, err
 }
 
 // The root of the markers carries the longest age that was ever set. Whoever
@@ -206,10 +212,7 @@ func (a *attempt) carryAge(dir string) error {
 		a.w.carried = a.b.cfg.age
 		return nil
 	case errors.Is(err, zk.ErrNoNode):
-		if makeErr := a.sess.MakePersistentPath(a.b.ctx, dir); makeErr != nil {
-			return makeErr
-		}
-		return a.atOnce(err)
+		return a.makeDir(&a.missing, dir, err, a.sess.MakePersistentPath)
 	case errors.Is(err, zk.ErrBadVersion): // another one was quicker, or an answer was lost
 		return a.again(err)
 	}

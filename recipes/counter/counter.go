@@ -7,8 +7,8 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
 // Counter is a number that the clients of an ensemble share. The package
@@ -19,7 +19,7 @@ import (
 //   - read: 2 requests
 //   - added to, within a second of the last addition: 1 request, 1 transaction
 type Counter struct {
-	client *framework.Client
+	client *managed.Client
 	path   string
 	cfg    config
 	keeper *keeper
@@ -42,7 +42,8 @@ func New(client *framework.Client, path string, opts ...Option) (*Counter, error
 	if err != nil {
 		return nil, fmt.Errorf("counter: %w", err)
 	}
-	return &Counter{client: client, path: path, cfg: cfg, keeper: keeperOf(client)}, nil
+	in := (*managed.Client)(client)
+	return &Counter{client: in, path: path, cfg: cfg, keeper: keeperOf(in)}, nil
 }
 
 // Path returns the path of the counter, in its client's view.
@@ -176,10 +177,10 @@ func (n *Counter) do(ctx context.Context, r *request) result {
 // failed adds what failed. err may be that of a write which another view's
 // value has made.
 func (n *Counter) failed(what string, err error) error {
-	return fmt.Errorf("counter: %s %s: %w", what, n.path, privileged.Framework.Shown(n.client, err))
+	return fmt.Errorf("counter: %s %s: %w", what, n.path, n.client.Shown(err))
 }
 
 // unsure is failed with an error of which framework.MaybeApplied is true.
 func (n *Counter) unsure(what string, err error) error {
-	return fmt.Errorf("counter: %w", privileged.Framework.Unsure(what, n.path, privileged.Framework.Shown(n.client, err)))
+	return fmt.Errorf("counter: %w", managed.Unsure(what, n.path, n.client.Shown(err)))
 }

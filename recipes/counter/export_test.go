@@ -7,7 +7,8 @@ import (
 
 // RemoveOld removes the old markers of an id's directory.
 func RemoveOld(n *Counter, id string, ensemble time.Time) error {
-	return n.removeOld(n.directory(id), math.MaxInt, ensemble)
+	_, err := n.removeOld(n.directory(id), math.MaxInt, ensemble)
+	return err
 }
 
 // Directory returns the directory of an id's marker.

@@ -26,7 +26,7 @@ func (n *Counter) Listen(ctx context.Context, fn func(value int64, err error)) (
 		return nil, n.failed("listen", errors.New("the function is nil"))
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	states, err := n.client.WatchData(ctx, n.path)
+	states, err := (*framework.Client)(n.client).WatchData(ctx, n.path)
 	if err != nil {
 		cancel()
 		return nil, n.failed("listen", err)

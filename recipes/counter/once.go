@@ -13,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/missing"
 )
 
 // OnceResult is the result of AddOnce.
@@ -162,11 +163,9 @@ func (a *attempt) tryOnce(unsure *bool) ([]result, error) {
 	}
 	if errors.Is(err, zk.ErrNoNode) { // of the directory, the counter, or what is above it
 		w.carried = 0
-		if makeErr := a.sess.MakePersistentPath(b.ctx, dir); makeErr != nil {
+		first := a.missing == missing.Directory{}
+		if makeErr := a.makeDir(&a.missing, dir, err, a.sess.MakePersistentPath); makeErr != nil || first {
 			return nil, makeErr
-		}
-		if !a.made {
-			return nil, a.atOnce(err)
 		}
 	}
 	return nil, a.conflict(err, time.Since(began))

@@ -6,8 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 )
 
 // keeper has the local queues of a client's counters. A counter that is in use
@@ -19,10 +18,8 @@ type keeper struct {
 	writers map[string]*writer // by absolute path
 }
 
-type keeperKey struct{}
-
-func keeperOf(c *framework.Client) *keeper {
-	return privileged.Framework.Attach(c, keeperKey{}, func() any { return &keeper{writers: make(map[string]*writer)} }).(*keeper)
+func keeperOf(c *managed.Client) *keeper {
+	return managed.Attached[keeper](c, func() any { return &keeper{writers: make(map[string]*writer)} })
 }
 
 // request is one call.
@@ -120,7 +117,7 @@ func (w *writer) next() *batch {
 	}
 	b := &batch{Counter: first.counter, requests: slices.Clone(w.waiting[:n]), begun: time.Now()}
 	w.waiting = slices.Delete(w.waiting, 0, n)
-	b.ctx, b.cancel = context.WithCancel(privileged.Framework.Values(first.ctx, first.counter.client))
+	b.ctx, b.cancel = context.WithCancel(first.counter.client.Values(first.ctx))
 	for _, r := range b.requests {
 		r.batch = b
 	}
@@ -143,6 +140,14 @@ func (w *writer) finish(b *batch, results []result) {
 		if err := results[i].err; err != nil {
 			r.result.err = r.counter.failed(r.name, err)
 		}
+	}
+	b.end()
+}
+
+// end lets the callers return.
+func (b *batch) end() {
+	b.observe()
+	for _, r := range b.requests {
 		close(r.done)
 	}
 }
@@ -159,14 +164,14 @@ func (w *writer) fail(b *batch, err error, maybe bool) {
 		if maybe {
 			r.result.err = r.counter.unsure(r.name, err)
 		}
-		close(r.done)
 	}
+	b.end()
 }
 
 // failWaiting gives up what has waited for as long as a batch that has failed
 // because no server answers.
 func (w *writer) failWaiting(failed *batch, err error) {
-	b := &batch{cancel: func() {}}
+	b := &batch{cancel: func() {}, begun: failed.begun}
 	w.keeper.mu.Lock()
 	w.waiting = slices.DeleteFunc(w.waiting, func(r *request) bool {
 		if r.asked.After(failed.begun) {

@@ -3,6 +3,8 @@ package counter
 import (
 	"errors"
 	"testing"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 )
 
 // A caller that leaves when its batch is over gets the result of the batch,
@@ -13,7 +15,7 @@ func TestLeaveAfterTheEnd(t *testing.T) {
 		"failed":   func(w *writer, b *batch) { w.fail(b, errors.New("why"), false) },
 	} {
 		k := &keeper{}
-		of := &Counter{path: "/n"}
+		of := &Counter{client: new(managed.Client), path: "/n"}
 		b := &batch{cancel: func() {}}
 		for range 2 {
 			b.requests = append(b.requests, &request{counter: of, batch: b, done: make(chan struct{})})

@@ -204,7 +204,9 @@ func TestACounterThatIsMadeAnew(t *testing.T) {
 // executed. The next addition has another receipt.
 func TestAReceiptThatIsDeleted(t *testing.T) {
 	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
-	for name, action := range map[string]testutil.Action{"executed": testutil.DropAfter(), "not executed": testutil.DropBefore(), "refused": testutil.Pass()} {
+	for name, action := range map[string]testutil.Action{
+		"executed": testutil.DropAfter(), "executed, and deleted later": testutil.DropAfter(), "not executed": testutil.DropBefore(), "refused": testutil.Pass(),
+	} {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				admin := w.ConnectNext()
@@ -218,8 +220,14 @@ func TestAReceiptThatIsDeleted(t *testing.T) {
 				if name == "refused" {
 					remove()
 				}
+				isDue := func(r testutil.Request) bool { return r.Op == testutil.OpCreateSession }
+				if name == "executed, and deleted later" {
+					isDue = func(r testutil.Request) bool {
+						return r.Op == testutil.OpGetData && r.Path == path+"-receipts/"+before[0]
+					}
+				}
 				defer w.ClientNet("ours").Control(func(r testutil.Request) testutil.Action {
-					if r.Op == testutil.OpCreateSession && once.CompareAndSwap(false, true) {
+					if isDue(r) && once.CompareAndSwap(false, true) {
 						go remove()
 						return testutil.Delay(time.Second)
 					}
@@ -232,6 +240,9 @@ func TestAReceiptThatIsDeleted(t *testing.T) {
 					}
 				} else if !framework.MaybeApplied(err) || !errors.Is(err, zk.ErrNoNode) {
 					t.Error(err)
+				}
+				if !once.Load() && name != "refused" {
+					t.Error("the fault did not strike")
 				}
 				must(t, n.Set(t.Context(), 0))
 				add(t, n, 1, 1)

@@ -15,9 +15,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
+	"github.com/zkrecipes/zkrecipes/internal/missing"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/recipes"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 )
 
@@ -55,9 +56,9 @@ import (
 // what is not guarded.
 type writer struct {
 	keeper *keeper
-	client *framework.Client // the one that was first
-	path   string            // absolute
-	work   chan struct{}     // a token: there may be something to do
+	client *managed.Client // the one that was first
+	path   string          // absolute
+	work   chan struct{}   // a token: there may be something to do
 
 	// Guarded by keeper.mu.
 	waiting  []*request
@@ -72,7 +73,7 @@ type writer struct {
 
 // receipt is that of a session. The zero receipt is none.
 type receipt struct {
-	in      *framework.Session
+	in      *managed.Session
 	path    string // in the view of the batch that has made it
 	version int32  // the latest that is known
 }
@@ -163,21 +164,22 @@ func (w *writer) operation(b *batch, data []byte) any {
 type attempt struct {
 	w         *writer
 	b         *batch
-	sess      *framework.Session
+	sess      *managed.Session
 	open      map[int64][]result // the tries that may have been executed, or may be some time
 	budget    backoff.BackOff    // for what should not happen often
 	conflicts int
-	lease     *recipes.Lease // on the mutex of those who had many; nil: none
-	look      bool           // whether others are in line for it
-	made      bool           // a directory that was missing
-	opened    time.Time      // when an AddOnce has made its first try that is open
+	lease     *recipes.Lease    // on the mutex of those who had many; nil: none
+	look      bool              // whether others are in line for it
+	missing   missing.Directory // of the receipt, or of the marker
+	above     missing.Directory // that the counter is in
+	opened    time.Time         // when an AddOnce has made its first try that is open
 }
 
 func (w *writer) begin(b *batch) *attempt {
 	if w.known.synced = false; time.Since(w.known.at) > fresh {
 		w.known = known{}
 	}
-	a := &attempt{w: w, b: b, open: make(map[int64][]result), budget: privileged.Framework.Budget(b.client)}
+	a := &attempt{w: w, b: b, open: make(map[int64][]result), budget: b.client.Budget()}
 	if a.look = w.known.valid && time.Since(w.looked) > looking; a.look || !w.known.valid {
 		w.looked = time.Now()
 	}
@@ -288,13 +290,12 @@ func (a *attempt) makeReceipt() error {
 	dir := a.b.receipts()
 	made, err := a.sess.CreateProtected(a.b.ctx, dir, "receipt", nil, zk.FlagEphemeral)
 	if errors.Is(err, zk.ErrNoNode) {
-		if makeErr := privileged.Framework.MakeDirectoryIn(a.b.ctx, a.sess, dir); makeErr != nil {
-			return makeErr
-		}
-		return a.atOnce(err)
+		return a.makeDir(&a.missing, dir, err, func(ctx context.Context, dir string) error {
+			return a.sess.MakeDirectory(ctx, dir)
+		})
 	}
 	if err == nil {
-		privileged.Framework.Filled(a.b.client, dir)
+		a.b.client.Filled(dir)
 		a.w.receipt = receipt{in: a.sess, path: made.Path}
 	}
 	return err
@@ -367,10 +368,7 @@ func (a *attempt) conflict(err error, took time.Duration) error {
 	switch {
 	case errors.Is(err, zk.ErrNoNode) && w.known.missing:
 		dir, _ := layout.Split(b.path)
-		if makeErr := a.sess.MakePersistentPath(b.ctx, dir); makeErr != nil {
-			return makeErr
-		}
-		return a.again(err)
+		return a.makeDir(&a.above, dir, err, a.sess.MakePersistentPath)
 	case errors.Is(err, zk.ErrNoNode):
 		w.known = known{valid: b.requests[0].blind, missing: b.requests[0].blind}
 		return a.again(err)
@@ -378,7 +376,9 @@ func (a *attempt) conflict(err error, took time.Duration) error {
 		return err
 	}
 	w.known = known{}
-	if a.conflicts++; a.conflicts == patience {
+	a.conflicts++
+	a.observeConflict()
+	if a.conflicts == patience {
 		a.lock()
 	}
 	if a.conflicts%(5*patience) == 0 {
@@ -401,7 +401,7 @@ func (a *attempt) lock() {
 	}
 	ctx, cancel := context.WithTimeout(a.b.ctx, a.sess.Timeout())
 	defer cancel()
-	mutex, err := locks.NewMutex(a.b.client, a.b.mutex(), recipes.WithAsyncRelease())
+	mutex, err := locks.NewMutex((*framework.Client)(a.b.client), a.b.mutex(), recipes.WithAsyncRelease())
 	if err == nil {
 		a.lease, err = mutex.Acquire(ctx)
 	}
@@ -439,14 +439,14 @@ func (a *attempt) again(err error) error {
 	return a.rest(pause)
 }
 
-// atOnce goes on without a pause when a directory was missing and is made. If
-// that happens again it pauses, as again does.
-func (a *attempt) atOnce(err error) error {
-	if a.made {
-		return a.again(err)
+// makeDir makes a directory that was missing, for the next step. If that is not
+// the first time it pauses, as again does.
+func (a *attempt) makeDir(d *missing.Directory, dir string, err error, make func(ctx context.Context, path string) error) error {
+	first := *d == missing.Directory{}
+	if err := d.Make(dir, err, func() error { return make(a.b.ctx, dir) }); err != nil || first {
+		return err
 	}
-	a.made = true
-	return nil
+	return a.again(err)
 }
 
 // rest waits for d. It fails when nobody waits for the batch any longer.

@@ -4,18 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/least"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
 
@@ -27,39 +32,139 @@ type Discovery[T any] struct {
 	path   string
 	codec  Codec[T]
 	opts   []presence.Option // of each Registration
-	cache  *cache.Cache      // of all Services; the first of them starts it
+	follow []cache.Option    // of each cache
+	settings
+
+	mu     sync.Mutex // guards what follows
+	closed bool
+	caches map[string]*cache.Cache // by service; that of the tree by ""
+	all    map[string]*Service[T]  // of All
 }
+
+// An option is one of New alone.
+type option func(*settings)
+
+func (option) ForPresence() {}
+
+type settings struct {
+	shared     bool
+	lastResort time.Duration
+}
+
+// WithSharedCache makes all Services of a Discovery share one cache of the
+// whole tree, as that of Discovery.All. So there is one watch and one snapshot,
+// and each change of any service is received and read. It suits a gateway that
+// uses most of the services. Default: each Service follows its own service
+// alone. For New.
+func WithSharedCache() presence.Option { return option(func(s *settings) { s.shared = true }) }
 
 var errZero = errors.New("not made by New")
 
 // New returns a Discovery of the services below path. It makes no request. opts
-// apply to each Registration: see Register. recipes.WithLabel also applies to
-// the cache. cache.WithRecheck applies only to the cache.
+// are WithSharedCache, WithLastResort, and those of each Registration: see
+// Register. recipes.WithLabel also applies to the caches. Each
+// cache.FollowOption applies only to them. With cache.WithSnapshot, the name of
+// a service's file is that of the option, a dot and the name of the service,
+// escaped as in a URL.
 func New[T any](client *framework.Client, path string, codec Codec[T], opts ...presence.Option) (*Discovery[T], error) {
-	ofCache, ofNodes := []cache.Option{cache.WithDepth(2)}, []presence.Option(nil)
+	d := &Discovery[T]{client: client, path: path, codec: codec, caches: make(map[string]*cache.Cache)}
 	for _, opt := range opts {
-		if both, ok := opt.(cache.Option); ok {
-			ofCache = append(ofCache, both)
+		if set, ok := opt.(option); ok {
+			set(&d.settings)
+			continue
 		}
-		if _, ok := opt.(cache.RecheckOption); !ok {
-			ofNodes = append(ofNodes, opt)
+		if both, ok := opt.(cache.Option); ok {
+			d.follow = append(d.follow, both)
+		}
+		if _, ok := opt.(cache.FollowOption); !ok {
+			d.opts = append(d.opts, opt)
 		}
 	}
-	c, err := cache.New(client, path, ofCache...)
+	err := least.OrZero("last resort", d.lastResort, time.Millisecond)
+	if err == nil {
+		_, err = cache.New(client, path, d.follow...)
+	}
+	if err == nil {
+		_, err = presence.New(client, layout.Join(path, "name/id"), nil, d.opts...)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("discovery: %w", err)
 	}
-	if _, err := presence.New(client, layout.Join(path, "name/id"), nil, ofNodes...); err != nil {
-		return nil, fmt.Errorf("discovery: %w", err)
-	}
-	return &Discovery[T]{client: client, path: path, codec: codec, opts: ofNodes, cache: c}, nil
+	return d, nil
 }
 
-// Close ends what Service has returned. The Registrations stay as they are.
+// Close ends what Service has returned. The Registrations stay as they are. It
+// waits for up to five seconds for the files of cache.WithSnapshot.
 func (d *Discovery[T]) Close() {
-	if d.cache != nil {
-		d.cache.Close()
+	d.mu.Lock()
+	d.closed = true
+	all := slices.Collect(maps.Values(d.caches))
+	d.mu.Unlock()
+	var closing sync.WaitGroup
+	for _, c := range all {
+		closing.Go(c.Close)
 	}
+	closing.Wait()
+}
+
+// cacheOf returns the cache of a service, or that of the tree if name is empty.
+// It has been started, unless the Discovery is closed.
+func (d *Discovery[T]) cacheOf(name string) *cache.Cache {
+	d.mu.Lock()
+	c, closed := d.caches[name], d.closed
+	if c == nil {
+		path, opts := d.path, []cache.Option{cache.WithDepth(2)}
+		if name != "" {
+			path, opts = layout.Join(d.path, name), []cache.Option{cache.WithDepth(1), bridge.SnapshotOf(name)}
+		}
+		var err error
+		if c, err = cache.New(d.client, path, slices.Concat(d.follow, opts)...); err != nil { // New has validated the options
+			panic(fmt.Errorf("discovery: follow %s: %w", path, err))
+		}
+		d.caches[name] = c
+	}
+	d.mu.Unlock()
+	if closed {
+		c.Close()
+	}
+	c.Start()
+	return c
+}
+
+// All returns the instances of each service that has a znode, by name, as
+// Service.All does. A service that may not be read is left out. The first call
+// begins to follow the whole tree, until Close, and waits until it is known.
+func (d *Discovery[T]) All(ctx context.Context) (map[string][]Instance[T], error) {
+	if d.client == nil {
+		return nil, fmt.Errorf("discovery: all: %w", errZero)
+	}
+	c := d.cacheOf("")
+	view, err := c.Known(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("discovery: all: %w", err)
+	}
+	services := make(map[string]*Service[T])
+	d.mu.Lock()
+	for n := range view.Children(d.path) {
+		_, name := layout.Split(n.Path)
+		if services[name] = d.all[name]; services[name] == nil {
+			services[name] = newService(d, name, c)
+		}
+	}
+	d.all = services
+	d.mu.Unlock()
+	all := make(map[string][]Instance[T], len(services))
+	for name, s := range services {
+		list, err := s.All(ctx)
+		if errors.Is(err, zk.ErrNoAuth) && !errors.Is(c.Status().Err, zk.ErrNoAuth) {
+			continue // that is so since the view was taken
+		}
+		if err != nil {
+			return nil, err
+		}
+		all[name] = list
+	}
+	return all, nil
 }
 
 // Names returns the names of the services, sorted, as they were at some time
@@ -187,12 +292,7 @@ func (e *entry[T]) await(ctx context.Context) bool {
 		return true
 	case <-ctx.Done():
 	}
-	select {
-	case <-e.decoded:
-		return true
-	default:
-		return false
-	}
+	return closed.Is(e.decoded)
 }
 
 func instances[T any](all []*entry[T]) []Instance[T] {

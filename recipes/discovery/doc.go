@@ -24,7 +24,7 @@
 //     first.
 //   - Without a connection a [Service] goes on with the instances that it knew
 //     last. [Status] says since when. So consumers keep working when ZooKeeper
-//     is down.
+//     is down. With [cache.WithSnapshot] they also start without it.
 //   - A znode that cannot be read as an instance hurts no other: it is logged,
 //     and named by Status.
 //
@@ -44,6 +44,7 @@
 // # Costs
 //
 // Registering costs what a presence.Node does: a create and a read in each
-// session, and nothing for a reconnect. All Services of a [Discovery] share one
-// cache, and one watch at the server: package cache says what that costs.
+// session, and nothing for a reconnect. Each [Service] has a cache, and a watch
+// at the server, of its own service alone, unless [WithSharedCache] makes them
+// share one of the whole tree. Package cache says what a cache costs.
 package discovery

@@ -30,6 +30,9 @@ type Instance[T any] struct {
 	URISpec    URISpec     // nil: none
 	// Disabled keeps the instance from being picked. It is listed all the same.
 	Disabled bool
+	// LastResort says that the instance has vanished, and is offered for lack of
+	// others: see WithLastResort. Register ignores it.
+	LastResort bool
 }
 
 // ServiceType says what an instance's znode is.

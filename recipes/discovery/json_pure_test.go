@@ -207,6 +207,16 @@ func TestPayloadsThatCannotBeWritten(t *testing.T) {
 	}
 }
 
+// Jackson takes more than JSON's own words for a Boolean.
+func TestABooleanAsCuratorReadsIt(t *testing.T) {
+	for text, want := range map[string]bool{`"True"`: true, `"TRUE"`: true, "1": true, `"False"`: false, `""`: false, "0": false} {
+		i, err := JSON[bool](classBoolean).Decode([]byte(`{"name":"b","id":"i","payload":["java.lang.Boolean",` + text + `]}`))
+		if err != nil || i.Raw != nil || i.Payload != want {
+			t.Errorf("%s: %+v, %v", text, i, err)
+		}
+	}
+}
+
 // A payload that is not a number compares unequal.
 func TestNaN(t *testing.T) {
 	for class, want := range map[string]string{

@@ -11,10 +11,10 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/internal/turns"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
+	"github.com/zkrecipes/zkrecipes/internal/missing"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
 
@@ -42,20 +42,10 @@ func (d *Discovery[T]) createPersistent(ctx context.Context, path string, instan
 		znode.SetZnode(&acl, &label)
 	}
 	dir, _ := layout.Split(path)
-	create := func() error {
+	err := missing.Create(ctx, d.client.Done(), dir, func() error { return (*managed.Client)(d.client).MakeDirectory(ctx, dir) }, func() error {
 		_, err := d.client.Create(ctx, path, data, zk.FlagPersistent, acl...)
 		return err
-	}
-	err, again := create(), turns.Turns{}
-	for range mostMissing {
-		if !errors.Is(err, zk.ErrNoNode) {
-			break
-		}
-		if err = privileged.Framework.MakeDirectory(ctx, d.client, dir); err == nil {
-			again.Pause(ctx, d.client.Done())
-			err = create()
-		}
-	}
+	})
 	var stat *zk.Stat
 	made := err == nil
 	if made || errors.Is(err, zk.ErrNodeExists) && !framework.MaybeApplied(err) {
@@ -67,16 +57,12 @@ func (d *Discovery[T]) createPersistent(ctx context.Context, path string, instan
 	}
 	switch {
 	case err != nil && made:
-		return nil, privileged.Framework.Unsure("create", path, err)
+		return nil, managed.Unsure("create", path, err)
 	case err != nil:
 		return nil, err
 	}
 	return &persistent{client: d.client, path: path, created: stat, state: presence.Standing, since: time.Now()}, nil
 }
-
-// mostMissing is how often in a row the directory may vanish before its first
-// child is made.
-const mostMissing = 8
 
 // adopt reports whether data are those of the instance, but for the time, which
 // it sets. Java may write them in another way.

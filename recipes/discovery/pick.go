@@ -54,7 +54,7 @@ func (p Picked[T]) Failed() {
 // have failed are left out, unless all have. It waits as All does, and fails
 // with ErrNoInstance. It costs no request.
 func (s *Service[T]) Pick(ctx context.Context) (Picked[T], error) {
-	now, err := s.synced(ctx)
+	now, err := s.known(ctx)
 	if err != nil {
 		return Picked[T]{}, err
 	}
@@ -80,7 +80,9 @@ func (s *Service[T]) Pick(ctx context.Context) (Picked[T], error) {
 		s.last = s.nextLocked(working, s.strategy)
 	}
 	e := s.last
-	return Picked[T]{Instance: e.instance, failed: func() { s.fail(e) }}, nil
+	instance := e.instance
+	instance.LastResort = now.resort != nil
+	return Picked[T]{Instance: instance, failed: func() { s.fail(e) }}, nil
 }
 
 // nextLocked chooses one of all, which are sorted, after the one that was

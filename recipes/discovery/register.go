@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
@@ -21,6 +22,9 @@ type Registration[T any] struct {
 	instance Instance[T]    // as it was registered
 	node     *presence.Node // nil: it is persistent
 	znode    *persistent
+
+	mu     sync.Mutex  // guards what follows
+	latest Instance[T] // of the latest Update
 }
 
 // Register registers an instance, and returns when its znode stands. opts are
@@ -75,6 +79,7 @@ func (d *Discovery[T]) Register(ctx context.Context, instance Instance[T], opts 
 	if err != nil {
 		return fail(err)
 	}
+	r.latest = r.instance
 	return r, nil
 }
 
@@ -112,6 +117,9 @@ func (r *Registration[T]) Update(ctx context.Context, instance Instance[T]) erro
 	if err != nil {
 		return fail(err)
 	}
+	r.mu.Lock()
+	r.latest = instance
+	r.mu.Unlock()
 	if r.node != nil {
 		err = r.node.Set(ctx, data)
 	} else {
@@ -136,8 +144,10 @@ func (r *Registration[T]) Status() presence.Status {
 }
 
 // Close removes the instance for good: see presence.Node.Close. It removes no
-// persistent znode that somebody else has created meanwhile.
+// persistent znode that somebody else has created meanwhile. With
+// WithLastResort it disables the instance first.
 func (r *Registration[T]) Close(ctx context.Context) (err error) {
+	r.withdraw(ctx)
 	switch {
 	case r.node != nil:
 		err = r.node.Close(ctx)

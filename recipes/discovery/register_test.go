@@ -17,6 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
 	"github.com/zkrecipes/zkrecipes/recipes/discovery"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
 	"github.com/zkrecipes/zkrecipes/retry"
@@ -467,18 +468,22 @@ func TestOptionsOfANode(t *testing.T) {
 func TestLabels(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		labels, ofCaches := make(chan string, 10), make(chan string, 10)
-		c := w.ConnectNext(framework.WithObserver(framework.Observer{
-			PresenceChanged: func(p framework.PresenceChange) {
-				if p.From == "" {
-					labels <- w.View.Path(p.Label)
-				}
-			},
-			CacheChanged: func(c framework.CacheChange) {
-				if c.From == "" {
-					ofCaches <- w.View.Path(c.Cache.Label)
-				}
-			},
-		}))
+		c := w.ConnectNext(framework.Together(
+			presence.WithObserver(presence.Observer{
+				StateChanged: func(p presence.StateChange) {
+					if p.From == "" {
+						labels <- w.View.Path(p.Label)
+					}
+				},
+			}),
+			cache.WithObserver(cache.Observer{
+				StateChanged: func(c cache.StateChange) {
+					if c.From == "" {
+						ofCaches <- w.View.Path(c.Cache.Label)
+					}
+				},
+			}),
+		))
 		plain, labeled := open(t, c), open(t, c, recipes.WithLabel("shop"))
 		for _, tt := range []struct {
 			d    *discovery.Discovery[string]
@@ -495,8 +500,8 @@ func TestLabels(t *testing.T) {
 			}
 			must(t, r.Close(t.Context()))
 		}
-		for _, want := range []string{root, "shop"} {
-			billing(t, map[string]*discovery.Discovery[string]{root: plain, "shop": labeled}[want])
+		for _, want := range []string{dir, "shop"} {
+			billing(t, map[string]*discovery.Discovery[string]{dir: plain, "shop": labeled}[want])
 			if got := bubble.Await(t, "the label of the cache", ofCaches); got != want {
 				t.Errorf("label %q of the cache, want %q", got, want)
 			}

@@ -350,7 +350,8 @@ func TestAListenerThatBlocks(t *testing.T) {
 	})
 }
 
-// A thousand services of ten instances: one watch, and few requests.
+// A thousand services of ten instances with a shared cache: one watch, and few
+// requests.
 func TestAThousandServices(t *testing.T) {
 	bubble.Usual(t, bubble.OneShot) // needs multiRead, or recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
@@ -365,7 +366,7 @@ func TestAThousandServices(t *testing.T) {
 			_, err := c.Multi(t.Context(), ops...)
 			must(t, err)
 		}
-		d := open(t, consumer)
+		d := open(t, consumer, discovery.WithSharedCache())
 		w.ResetRequests()
 		var all []*service
 		for n := range 1000 {

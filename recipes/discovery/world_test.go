@@ -81,6 +81,9 @@ func show(all []instance) string {
 		if i.Disabled {
 			text += "(disabled)"
 		}
+		if i.LastResort {
+			text += "(gone)"
+		}
 		texts = append(texts, text)
 	}
 	return strings.Join(texts, " ")

@@ -20,36 +20,14 @@ func (e *Election) Listen(fn func(term *recipes.Lease)) (stop func()) {
 		return func() {} // a zero Election never leads
 	}
 	l := supplied.NewListener(e.client.Logger(), 0, fn)
-	e.terms.add(l)
-	return func() {
-		e.terms.remove(l)
-		l.Stop()
-	}
+	return e.terms.audience.Listen(&e.terms.mu, l, func() *recipes.Lease { return e.terms.term })
 }
 
 // broadcast tells listeners whether a candidate leads.
 type broadcast struct {
-	mu        sync.Mutex // guards what follows
-	term      *recipes.Lease
-	listeners map[*listener]struct{}
-}
-
-type listener = supplied.Listener[*recipes.Lease]
-
-func (b *broadcast) add(l *listener) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.listeners == nil {
-		b.listeners = make(map[*listener]struct{})
-	}
-	b.listeners[l] = struct{}{}
-	l.Put(b.term)
-}
-
-func (b *broadcast) remove(l *listener) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.listeners, l)
+	mu       sync.Mutex // guards what follows
+	term     *recipes.Lease
+	audience supplied.Audience[*recipes.Lease]
 }
 
 // begin is called when a term was granted, by the goroutine that acquired it.
@@ -69,11 +47,9 @@ func (b *broadcast) change(term *recipes.Lease, follows func(before *recipes.Lea
 	if !follows(b.term) {
 		return
 	}
-	for l := range b.listeners {
-		if b.term != nil && term != nil {
-			l.Put(nil)
-		}
-		l.Put(term)
+	if b.term != nil && term != nil {
+		b.audience.Tell(nil)
 	}
+	b.audience.Tell(term)
 	b.term = term
 }

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
@@ -164,7 +163,7 @@ func TestListenWithTwoGoroutines(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		block := make(chan struct{})
 		var grants atomic.Int32
-		c := w.Connect("a", framework.WithObserver(framework.Observer{AcquireEnd: func(context.Context, framework.Acquire, framework.AcquireResult) {
+		c := w.Connect("a", recipes.WithObserver(recipes.Observer{AcquireEnd: func(context.Context, recipes.Acquire, recipes.AcquireResult) {
 			if grants.Add(1) == 1 {
 				<-block
 			}
@@ -224,7 +223,7 @@ func TestListenerThatExitsMissesNothing(t *testing.T) {
 func TestListenHearsOfEachTermAlone(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		hold := make(chan struct{})
-		c := w.Connect("a", framework.WithObserver(framework.Observer{AcquireEnd: func(context.Context, framework.Acquire, framework.AcquireResult) { <-hold }}))
+		c := w.Connect("a", recipes.WithObserver(recipes.Observer{AcquireEnd: func(context.Context, recipes.Acquire, recipes.AcquireResult) { <-hold }}))
 		e := w.candidate(c, "a")
 		before := w.Count()["goroutines"]
 		var heard []bool
@@ -264,8 +263,10 @@ func TestListenHearsOfEachTermAlone(t *testing.T) {
 		}
 		w.Empty(path)
 		must(t, c.Close()) // so that nothing runs that Count looks at
-		if n := w.Count(e); n["leader.broadcast.listeners"] != 0 || n["*leader.Election"] != 1 {
-			t.Errorf("%d listeners are kept, of %d elections", n["leader.broadcast.listeners"], n["*leader.Election"])
+		n := w.Count(e)
+		kept, counted := n["supplied.Audience[*github.com/zkrecipes/zkrecipes/recipes.Lease].listeners"]
+		if !counted || kept != 0 || n["*leader.Election"] != 1 {
+			t.Errorf("%d listeners are kept, of %d elections", kept, n["*leader.Election"])
 		}
 	})
 }

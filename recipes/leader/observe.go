@@ -9,6 +9,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
+	"github.com/zkrecipes/zkrecipes/internal/missing"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
@@ -33,7 +35,7 @@ func (e *Election) Observe(ctx context.Context) <-chan recipes.Participant {
 		told := false
 		for {
 			now, err := e.Leader(ctx)
-			wiped := told && errors.As(err, new(interface{ MissingChroot() string })) // with the leader
+			wiped := told && missing.Chroot(err) // with the leader
 			if err != nil && !errors.Is(err, ErrNoLeader) && !wiped {
 				if errors.Is(err, framework.ErrClosed) || ctx.Err() != nil {
 					return
@@ -71,7 +73,7 @@ func (e *Election) awaitChange(ctx context.Context, now recipes.Participant) err
 	}
 	// Not WatchData, which goes on to watch for the znode to come again: that name
 	// never does, and the watch would stay.
-	sess, err := e.client.AwaitSession(ctx)
+	sess, err := (*managed.Client)(e.client).AwaitSession(ctx)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/missing"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
 
@@ -115,7 +116,7 @@ func hopeless(err error) bool {
 	if errors.As(err, new(workError)) {
 		return false
 	}
-	if errors.As(err, new(interface{ MissingChroot() string })) {
+	if missing.Chroot(err) {
 		return true
 	}
 	if errors.Is(err, framework.ErrAuthFailed) && !errors.Is(err, framework.ErrAuthRequired) { // the client goes on trying to connect

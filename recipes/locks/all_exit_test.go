@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
@@ -66,24 +65,24 @@ func TestAllReleasesWhatItHasWhenAnObserverExits(t *testing.T) {
 					defer mu.Unlock()
 					held[path] += change
 				}
-				exit := func(here string, a framework.Acquire) {
+				exit := func(here string, a recipes.Acquire) {
 					if here == at && a.Path == w.View.Full("/b") {
 						runtime.Goexit()
 					}
 				}
-				c := w.Connect("a", framework.WithObserver(framework.Observer{
-					AcquireEnd: func(_ context.Context, a framework.Acquire, r framework.AcquireResult) {
+				c := w.Connect("a", recipes.WithObserver(recipes.Observer{
+					AcquireEnd: func(_ context.Context, a recipes.Acquire, r recipes.AcquireResult) {
 						if r.Err == nil {
 							count(w.View.Path(a.Path), 1)
 						}
 					},
-					Released: func(_ context.Context, r framework.Release) { count(w.View.Path(r.Acquire.Path), -1) },
-				}), framework.WithObserver(framework.Observer{
-					AcquireStart: func(ctx context.Context, a framework.Acquire) context.Context {
+					Released: func(_ context.Context, r recipes.Release) { count(w.View.Path(r.Acquire.Path), -1) },
+				}), recipes.WithObserver(recipes.Observer{
+					AcquireStart: func(ctx context.Context, a recipes.Acquire) context.Context {
 						exit("start", a)
 						return ctx
 					},
-					AcquireEnd: func(_ context.Context, a framework.Acquire, _ framework.AcquireResult) { exit("end", a) },
+					AcquireEnd: func(_ context.Context, a recipes.Acquire, _ recipes.AcquireResult) { exit("end", a) },
 				}))
 				joined := all(t, mutexAt(t, c, "/a"), mutexAt(t, c, "/b"))
 				gone := make(chan struct{})
@@ -118,14 +117,14 @@ func TestEachPartEndsForObserversWhenOneExits(t *testing.T) {
 					defer mu.Unlock()
 					ends[what+" "+w.View.Path(path)]++
 				}
-				c := w.Connect("a", framework.WithObserver(framework.Observer{
-					Released:     func(_ context.Context, r framework.Release) { count("released", r.Acquire.Path) },
-					LostReleased: func(_ context.Context, l framework.Loss) { count("released", l.Acquire.Path) },
-					Overran:      func(_ context.Context, o framework.Overrun) { count("overran", o.Acquire.Path) },
-				}), framework.WithObserver(framework.Observer{
-					Released:     func(context.Context, framework.Release) { runtime.Goexit() },
-					LostReleased: func(context.Context, framework.Loss) { runtime.Goexit() },
-					Overran:      func(context.Context, framework.Overrun) { runtime.Goexit() },
+				c := w.Connect("a", recipes.WithObserver(recipes.Observer{
+					Released:     func(_ context.Context, r recipes.Release) { count("released", r.Acquire.Path) },
+					LostReleased: func(_ context.Context, l recipes.Loss) { count("released", l.Acquire.Path) },
+					Overran:      func(_ context.Context, o recipes.Overrun) { count("overran", o.Acquire.Path) },
+				}), recipes.WithObserver(recipes.Observer{
+					Released:     func(context.Context, recipes.Release) { runtime.Goexit() },
+					LostReleased: func(context.Context, recipes.Loss) { runtime.Goexit() },
+					Overran:      func(context.Context, recipes.Overrun) { runtime.Goexit() },
 				}))
 				joined := all(t, mutexAt(t, c, "/a"), mutexAt(t, c, "/b"))
 				gone := make(chan struct{})
@@ -160,8 +159,8 @@ func TestEachPartEndsForObserversWhenOneExits(t *testing.T) {
 func TestCloseOfKeyedWhenAnObserverExits(t *testing.T) {
 	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		c := w.Connect("a", framework.WithObserver(framework.Observer{
-			LostReleased: func(context.Context, framework.Loss) { runtime.Goexit() },
+		c := w.Connect("a", recipes.WithObserver(recipes.Observer{
+			LostReleased: func(context.Context, recipes.Loss) { runtime.Goexit() },
 		}))
 		k := keyedOf(t, c)
 		bubble.Acquire(t, t.Context(), k.Key("1"))

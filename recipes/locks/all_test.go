@@ -402,8 +402,8 @@ func TestAllOfDifferentClients(t *testing.T) {
 func TestDoWithAll(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var overran []string
-		a := w.Connect("a", framework.WithObserver(framework.Observer{
-			Overran: func(_ context.Context, o framework.Overrun) {
+		a := w.Connect("a", recipes.WithObserver(recipes.Observer{
+			Overran: func(_ context.Context, o recipes.Overrun) {
 				overran = append(overran, fmt.Sprint(w.View.Path(o.Acquire.Path), " ", o.By))
 			},
 		}))

@@ -133,8 +133,8 @@ func TestStoppingSaysThatARemovalIsRefused(t *testing.T) {
 func TestCloseOfKeyedWaitsForItsWaits(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var ended time.Time
-		a, b := w.Connect("a", framework.WithObserver(framework.Observer{
-			AcquireEnd: func(_ context.Context, _ framework.Acquire, r framework.AcquireResult) {
+		a, b := w.Connect("a", recipes.WithObserver(recipes.Observer{
+			AcquireEnd: func(_ context.Context, _ recipes.Acquire, r recipes.AcquireResult) {
 				if r.Err != nil {
 					time.Sleep(time.Minute)
 					ended = time.Now()

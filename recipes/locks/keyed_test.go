@@ -286,8 +286,8 @@ func TestGrantDuringClose(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var k *locks.Keyed
 		var closed error
-		a := w.Connect("a", framework.WithObserver(framework.Observer{
-			AcquireEnd: func(context.Context, framework.Acquire, framework.AcquireResult) { closed = k.Close(t.Context()) },
+		a := w.Connect("a", recipes.WithObserver(recipes.Observer{
+			AcquireEnd: func(context.Context, recipes.Acquire, recipes.AcquireResult) { closed = k.Close(t.Context()) },
 		}))
 		k = keyedOf(t, a)
 		l, err := k.Key("late").Acquire(t.Context())

@@ -255,7 +255,7 @@ func TestDirectoryIsRemovedRepeatedly(t *testing.T) {
 			if err == nil {
 				bubble.Release(t, l)
 			}
-			if !errors.Is(err, want) || creates.Load() != min(times+1, 10) {
+			if !errors.Is(err, want) || creates.Load() != min(times+1, 10) || want != nil && !strings.Contains(err.Error(), "directory "+lockPath+" was made 9 times") {
 				t.Errorf("removed %d times: %d creates, then %v", times, creates.Load(), err)
 			}
 			w.NothingLeft(lockPath)

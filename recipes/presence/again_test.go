@@ -32,6 +32,33 @@ func TestNodesAfterTheLastOne(t *testing.T) {
 	})
 }
 
+// The directory is gone each time after it was made. The status names it, the
+// Node pauses, and tries again.
+func TestADirectoryThatIsGoneEachTime(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		missing := testutil.NewFault(testutil.Match{Op: testutil.OpCreate, Path: path, Times: -1}, testutil.Fail(testutil.CodeNoNode))
+		stop := w.Control(missing.Control)
+		n, err := presence.New(c, path, nil)
+		must(t, err)
+		must(t, n.Start())
+		bubble.AwaitTrue(t, "the error", func() bool {
+			err := n.Status().Err
+			return errors.Is(err, zk.ErrNoNode) && strings.Contains(err.Error(), "directory /services/billing was made 9 times")
+		})
+		if got := missing.Count(); got < 10 || got > 20 { // it may have begun again
+			t.Errorf("%d creates", got)
+		}
+		time.Sleep(10 * time.Minute)
+		if got := missing.Count(); got < 50 || got > 500 {
+			t.Errorf("%d creates in ten minutes", got)
+		}
+		stop()
+		awaitState(t, n, presence.Standing)
+		closed(t, w, n)
+	})
+}
+
 // A znode that was deleted again and again has pauses that have grown. Once it
 // has stood for a minute they begin anew: for all removals that follow.
 func TestPausesOfTheNextRemovals(t *testing.T) {

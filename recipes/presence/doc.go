@@ -7,7 +7,7 @@
 //	defer node.Close(ctx)
 //
 // A [Group] is a directory of them. [Group.Members] says who is there, and
-// [Group.Follow] tells of every change.
+// [Group.Follow] tells of every change: [Roster.Changes] is a loop.
 //
 // # What is promised
 //

@@ -6,6 +6,7 @@ import (
 	"log"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -39,4 +40,45 @@ func Example() {
 	// STANDING /services/billing/10.0.0.7
 	// ready
 	// <nil> CLOSED
+}
+
+// A loop has the members of a group when they are known, and then the latest
+// ones at each change.
+func ExampleRoster_Changes() {
+	ens, err := testutil.New()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ens.Close()
+	client, err := framework.New(ens.Servers())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	ctx := context.Background()
+
+	group, err := presence.NewGroup(client, "/workers")
+	if err != nil {
+		log.Fatal(err)
+	}
+	roster := group.Follow()
+	defer roster.Close()
+	for members, status := range roster.Changes(ctx) {
+		if status.State != cache.Synced {
+			continue // they may be out of date, since status.Since
+		}
+		for _, m := range members {
+			fmt.Println(m.ID)
+		}
+		if len(members) > 0 {
+			break
+		}
+		node, err := group.Join(ctx, "10.0.0.7", nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer node.Close(ctx)
+	}
+	// Output:
+	// 10.0.0.7
 }

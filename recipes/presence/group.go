@@ -62,7 +62,8 @@ type Group struct {
 }
 
 // NewGroup returns the group at path. It makes no request. opts are the options
-// of its Nodes, WithLayout, and cache.WithRecheck, which applies to Follow.
+// of its Nodes, WithLayout, and each cache.FollowOption, which applies to
+// Follow: with cache.WithSnapshot follow the group once at a time.
 func NewGroup(client *framework.Client, path string, opts ...Option) (*Group, error) {
 	cfg, err := newConfig(opts)
 	if err == nil {

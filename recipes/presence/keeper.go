@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/closed"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/random"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
 // keeper is what the Nodes of one client share.
@@ -33,12 +33,10 @@ type directory struct {
 	err  error
 }
 
-type keeperKey struct{}
-
-func keeperOf(c *framework.Client) *keeper {
-	return privileged.Framework.Attach(c, keeperKey{}, func() any {
+func keeperOf(c *managed.Client) *keeper {
+	return managed.Attached[keeper](c, func() any {
 		return &keeper{nodes: make(map[*Node]struct{}), fixed: make(map[string]*Node), guards: make(map[string]*guard), dirs: make(map[string]*directory)}
-	}).(*keeper)
+	})
 }
 
 // add begins to tell n of the client's states. A path has one Node of a client,
@@ -72,7 +70,7 @@ func (k *keeper) remove(n *Node) {
 	}
 }
 
-func (k *keeper) onState(framework.StateChange) {
+func (k *keeper) onState(managed.StateChange) {
 	k.mu.Lock()
 	nodes := slices.Collect(maps.Keys(k.nodes))
 	k.mu.Unlock()
@@ -84,7 +82,7 @@ func (k *keeper) onState(framework.StateChange) {
 // wait returns how long the Nodes of a client wait before they make their
 // znodes in a session: the same for all, so that their creates share
 // transactions, and not the same for all clients.
-func (k *keeper) wait(s *framework.Session) time.Duration {
+func (k *keeper) wait(s *managed.Session) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if id := s.ID(); id != k.session {
@@ -103,11 +101,11 @@ const (
 )
 
 // interval returns the time until a Node looks for an event that was lost.
-func (k *keeper) interval(s *framework.Session) time.Duration {
+func (k *keeper) interval(s *managed.Session) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	all := s.Timeout() * time.Duration(max(looking, len(k.nodes))) / looking
-	return all*3/4 + random.N(all/2)
+	return random.About(all)
 }
 
 // timesMade returns how often a directory was made. The count may be that of
@@ -128,7 +126,7 @@ func (k *keeper) madeLocked(full string) *int {
 
 // makeDir makes a directory that was missing after it was made a number of
 // times: once for all Nodes that have found it missing then.
-func (k *keeper) makeDir(n *Node, s *framework.Session, dir string, times int) error {
+func (k *keeper) makeDir(n *Node, s *managed.Session, dir string, times int) error {
 	full := n.client.Resolve(dir)
 	k.mu.Lock()
 	if *k.madeLocked(full) != times {
@@ -143,12 +141,12 @@ func (k *keeper) makeDir(n *Node, s *framework.Session, dir string, times int) e
 	k.mu.Unlock()
 	if others {
 		<-d.made
-		return privileged.Framework.Shown(n.client, d.err)
+		return n.client.Shown(d.err)
 	}
 	if n.cfg.lasting {
 		d.err = s.MakePersistentPath(background, dir)
 	} else {
-		d.err = privileged.Framework.MakeDirectoryIn(background, s, dir)
+		d.err = s.MakeDirectory(background, dir)
 	}
 	k.mu.Lock()
 	if d.err == nil {
@@ -171,7 +169,7 @@ type guard struct {
 	ended   chan struct{} // closed: nothing is removed any more
 }
 
-func (k *keeper) guard(n *Node, s *framework.Session) {
+func (k *keeper) guard(n *Node, s *managed.Session) {
 	g := &guard{session: s.ID(), late: n.life.late, stop: make(chan struct{}), ended: make(chan struct{})}
 	full := n.client.Resolve(n.path)
 	k.mu.Lock()
@@ -188,8 +186,8 @@ func (k *keeper) guard(n *Node, s *framework.Session) {
 	}()
 }
 
-func (g *guard) run(s *framework.Session, path string) {
-	for pause := s.Timeout() / 3; pause < s.Timeout()*43 && s.Err() == nil && !recheck.Happened(g.stop); {
+func (g *guard) run(s *managed.Session, path string) {
+	for pause := s.Timeout() / 3; pause < s.Timeout()*43 && s.Err() == nil && !closed.Is(g.stop); {
 		found, stat, changed, err := s.WatchExists(background, path)
 		if err == nil && found && stat.EphemeralOwner == g.session {
 			g.remove(s, path) // if it fails, after the pause
@@ -207,7 +205,7 @@ func (g *guard) run(s *framework.Session, path string) {
 
 // remove removes the znode if it is still the session's. It notes a delete that
 // may be executed late.
-func (g *guard) remove(s *framework.Session, path string) {
+func (g *guard) remove(s *managed.Session, path string) {
 	found, stat, err := statNow(s, path)
 	if err == nil && found && stat.EphemeralOwner == g.session {
 		if err = s.Delete(background, path, stat.Version); framework.MaybeApplied(err) {

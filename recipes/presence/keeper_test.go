@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 )
 
@@ -23,7 +24,7 @@ func drawn(draw func() time.Duration) (least, most time.Duration) {
 func TestPace(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.ConnectNext()
-		k, s := keeperOf(c), w.Session(c)
+		k, s := keeperOf((*managed.Client)(c)), (*managed.Session)(w.Session(c))
 		between := func(what string, from, to time.Duration, draw func() time.Duration) {
 			t.Helper()
 			near := (to - from) / 20

@@ -8,13 +8,13 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/random"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
 // stayAway removes the znode for now, and again if a create whose answer was
 // lost makes it after all.
-func (n *Node) stayAway(sess *framework.Session) {
+func (n *Node) stayAway(sess *managed.Session) {
 	if !n.life.gone {
 		n.tell(Status{State: Pending, Err: n.illness()})
 	}
@@ -35,7 +35,7 @@ func (n *Node) stayAway(sess *framework.Session) {
 
 // withdraw removes the znode in this session. After nil it is gone, but a
 // request whose answer was lost may still come.
-func (n *Node) withdraw(sess *framework.Session) error {
+func (n *Node) withdraw(sess *managed.Session) error {
 	if n.cfg.sequential && n.life.sent[sess.ID()] {
 		if err := n.awaitStrays(sess); err != nil {
 			return err
@@ -73,10 +73,10 @@ func (n *Node) withdraw(sess *framework.Session) error {
 
 // awaitStrays returns nil when no znode is there of a sequential create whose
 // answer was lost. The session removes it, by its id.
-func (n *Node) awaitStrays(sess *framework.Session) error {
+func (n *Node) awaitStrays(sess *managed.Session) error {
 	dir, name := layout.Split(n.path)
 	for {
-		left, err := privileged.Framework.LookForStrays(sess, dir, name)
+		left, err := sess.LookForStrays(dir, name)
 		if left == nil || err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (n *Node) leave() error {
 			return open
 		case !sent || !now.Connected():
 		default:
-			now = privileged.Framework.AtOnce(now)
+			now = now.AtOnce()
 			err := n.withdraw(now)
 			if err == nil {
 				late = late || n.life.late.session == in
@@ -132,7 +132,7 @@ func (n *Node) closeEarlier(but int64) (open error) {
 		if id == but {
 			continue
 		}
-		if _, err := privileged.Framework.CloseEarlier(background, n.client, id); err != nil {
+		if _, err := n.client.CloseEarlier(background, id); err != nil {
 			open = err
 		} else {
 			delete(n.life.sent, id)

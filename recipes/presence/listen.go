@@ -2,8 +2,6 @@ package presence
 
 import "github.com/zkrecipes/zkrecipes/internal/supplied"
 
-type listener = supplied.Listener[Status]
-
 // mostWaiting is how many statuses are kept for a function that is slow.
 const mostWaiting = 64
 
@@ -17,19 +15,5 @@ func (n *Node) Listen(fn func(Status)) (stop func()) {
 		return func() {}
 	}
 	l := supplied.NewListener(n.client.Logger(), mostWaiting, fn)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	l.Put(n.shown)
-	if n.shown.State != Closed {
-		if n.listeners == nil {
-			n.listeners = make(map[*listener]struct{})
-		}
-		n.listeners[l] = struct{}{}
-	}
-	return func() {
-		l.Stop()
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		delete(n.listeners, l)
-	}
+	return n.audience.Listen(&n.mu, l, func() Status { return n.shown })
 }

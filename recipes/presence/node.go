@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 )
 
 var (
@@ -30,7 +32,7 @@ var ids atomic.Uint64
 // returns one; the zero Node is closed.
 type Node struct {
 	id      uint64 // for observers
-	client  *framework.Client
+	client  *managed.Client
 	path    string
 	cfg     config
 	keeper  *keeper
@@ -51,12 +53,11 @@ type Node struct {
 	accepted  uint64 // the latest that the ensemble has accepted
 	refusedTo uint64 // the latest that it has refused, for refused
 	refused   error
-	made      string        // the path of the znode; empty: not known yet
-	status    Status        // as run knows it
-	shown     Status        // with what is known of the connection
-	away      time.Time     // when it was shown as Standing last, or Start was called
-	changed   chan struct{} // closed and replaced when anything of the above does
-	listeners map[*listener]struct{}
+	made      string                    // the path of the znode; empty: not known yet
+	status    Status                    // as run knows it
+	shown     Status                    // with what is known of the connection
+	away      time.Time                 // when it was shown as Standing last, or Start was called
+	audience  supplied.Audience[Status] // of shown, and of each change of the above
 
 	life life // run's own
 }
@@ -83,10 +84,11 @@ func New(client *framework.Client, path string, data []byte, opts ...Option) (*N
 	}
 	cfg.label = cmp.Or(cfg.label, client.Resolve(path))
 	data = own(data)
+	in := (*managed.Client)(client)
 	n := &Node{
-		id: ids.Add(1), client: client, path: path, cfg: cfg, keeper: keeperOf(client), data: data, kept: data, sets: 1, shown: Status{Since: time.Now()},
+		id: ids.Add(1), client: in, path: path, cfg: cfg, keeper: keeperOf(in), data: data, kept: data, sets: 1, shown: Status{Since: time.Now()},
 		wake: make(chan struct{}, 1), asking: make(chan struct{}, 1),
-		closing: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{}),
+		closing: make(chan struct{}), done: make(chan struct{}),
 	}
 	if cfg.health != nil {
 		n.ill = fmt.Errorf("%w: not called yet", ErrUnhealthy)
@@ -203,7 +205,7 @@ func (n *Node) await(ctx context.Context, what string, ready func() (bool, error
 	for {
 		n.mu.Lock()
 		ok, err := ready()
-		shown, started, changed := n.shown, n.started, n.changed
+		shown, started, changed := n.shown, n.started, n.audience.Changed()
 		n.mu.Unlock()
 		switch {
 		case ok && err != nil:
@@ -230,7 +232,7 @@ func (n *Node) await(ctx context.Context, what string, ready func() (bool, error
 
 // why returns what the end of a wait has to say.
 func (n *Node) why(ctx context.Context, shown Status) error {
-	if n.client.State() != framework.Connected {
+	if n.client.State() != managed.Connected {
 		if _, err := n.client.AwaitSession(ctx); err != nil {
 			return err // which says why there is no connection
 		}
@@ -279,7 +281,7 @@ func (n *Node) Close(ctx context.Context) error {
 	select {
 	case <-n.done:
 	case <-ctx.Done():
-		if !recheck.Happened(n.done) {
+		if !closed.Is(n.done) {
 			return fmt.Errorf("presence: close %s: %w", n.path, n.why(ctx, n.Status()))
 		}
 	}
@@ -304,14 +306,7 @@ func (n *Node) beginClose() {
 	n.poke()
 }
 
-func (n *Node) isClosing() bool {
-	select {
-	case <-n.closing:
-		return true
-	default:
-		return false
-	}
-}
+func (n *Node) isClosing() bool { return closed.Is(n.closing) }
 
 func (n *Node) poke() {
 	select {

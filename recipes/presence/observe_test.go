@@ -15,6 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
 
@@ -25,7 +26,7 @@ type observed struct {
 
 	mu     sync.Mutex // guards what follows
 	events []string
-	last   framework.PresenceChange
+	last   presence.StateChange
 	ids    map[uint64]string
 }
 
@@ -33,23 +34,30 @@ func newObserved(t *testing.T, view bubble.View) *observed {
 	return &observed{t: t, view: view, ids: map[uint64]string{}}
 }
 
-func (o *observed) observer() framework.Observer {
-	return framework.Observer{PresenceChanged: func(c framework.PresenceChange) {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		if c.From == "" {
-			o.ids[c.ID] = c.Path
-		}
-		if o.ids[c.ID] != c.Path || c.Timeout <= 0 || c.At.Before(c.Away) {
-			o.t.Errorf("%+v", c)
-		}
-		o.last = c
-		o.events = append(o.events, fmt.Sprintf("%s: %s>%s", o.view.Path(c.Label), c.From, c.To))
-	}, CacheChanged: func(c framework.CacheChange) {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.events = append(o.events, fmt.Sprintf("%s: cache %s>%s", o.view.Path(c.Cache.Label), c.From, c.To))
-	}}
+func (o *observed) observer() framework.Option {
+	return framework.Together(
+		presence.WithObserver(presence.Observer{
+			StateChanged: func(c presence.StateChange) {
+				o.mu.Lock()
+				defer o.mu.Unlock()
+				if c.From == "" {
+					o.ids[c.ID] = c.Path
+				}
+				if o.ids[c.ID] != c.Path || c.Timeout <= 0 || c.At.Before(c.Away) {
+					o.t.Errorf("%+v", c)
+				}
+				o.last = c
+				o.events = append(o.events, fmt.Sprintf("%s: %s>%s", o.view.Path(c.Label), c.From, c.To))
+			},
+		}),
+		cache.WithObserver(cache.Observer{
+			StateChanged: func(c cache.StateChange) {
+				o.mu.Lock()
+				defer o.mu.Unlock()
+				o.events = append(o.events, fmt.Sprintf("%s: cache %s>%s", o.view.Path(c.Cache.Label), c.From, c.To))
+			},
+		}),
+	)
 }
 
 // want compares what has come since it was called before.
@@ -68,7 +76,7 @@ func (o *observed) want(want ...string) {
 func TestObserversOfANode(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		o := newObserved(t, w.View)
-		c := w.Connect("ours", framework.WithObserver(o.observer()))
+		c := w.Connect("ours", o.observer())
 		never, err := presence.New(c, path, nil)
 		must(t, err)
 		closed(t, w, never)
@@ -118,7 +126,7 @@ func TestLabels(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		o := newObserved(t, w.View)
 		core, logged := observer.New(zap.DebugLevel)
-		c := w.Connect("ours", framework.WithObserver(o.observer()), framework.WithLogger(zap.New(core)))
+		c := w.Connect("ours", o.observer(), framework.WithLogger(zap.New(core)))
 		n := announce(t, c, path, "a")
 		o.want(path+": >pending", path+": pending>standing")
 		if line := logged.FilterMessage("presence changed").TakeAll()[0].ContextMap(); line["label"] != w.View.Full(path) {
@@ -147,7 +155,7 @@ func TestLabels(t *testing.T) {
 func TestObserversWhenTheClientCloses(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		o := newObserved(t, w.View)
-		c := w.ConnectNext(framework.WithObserver(o.observer()))
+		c := w.ConnectNext(o.observer())
 		n := announce(t, c, path, "a")
 		must(t, c.Close())
 		awaitState(t, n, presence.Closed)
@@ -172,9 +180,9 @@ func TestObserversThatMisbehave(t *testing.T) {
 				never = make(chan struct{})
 				defer close(never)
 				o := newObserved(t, w.View)
-				c := w.Connect("ours", framework.WithObserver(framework.Observer{
-					PresenceChanged: func(framework.PresenceChange) { misbehave() },
-				}), framework.WithObserver(o.observer()))
+				c := w.Connect("ours", presence.WithObserver(presence.Observer{
+					StateChanged: func(presence.StateChange) { misbehave() },
+				}), o.observer())
 				n := announce(t, c, path, "a", recipes.WithLabel("api"))
 				w.ClientNet("ours").Cut()
 				awaitState(t, n, presence.Suspended)

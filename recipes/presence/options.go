@@ -42,8 +42,8 @@ func newConfig(opts []Option) (cfg config, err error) {
 		switch opt := opt.(type) {
 		case option:
 			opt(&cfg)
-		case cache.RecheckOption:
-			cfg.group, cfg.cache = "recheck", append(cfg.cache, opt)
+		case cache.FollowOption:
+			cfg.group, cfg.cache = "recheck and snapshot", append(cfg.cache, opt)
 		case bridge.ZnodeOption:
 			opt.SetZnode(&cfg.acl, &cfg.label)
 		default:

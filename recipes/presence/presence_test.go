@@ -428,6 +428,29 @@ func TestTwoNodesOfOneClientAndPath(t *testing.T) {
 	})
 }
 
+// All views of a client have one Node at a path, and the next one takes its
+// place when it closes.
+func TestOneNodeInTwoViews(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		view, err := c.Namespace("services")
+		must(t, err)
+		n := announce(t, c, path, "a")
+		next, err := presence.New(view, "/billing/a", []byte("b"))
+		must(t, err)
+		if err := next.Start(); err == nil || !strings.Contains(err.Error(), "start /billing/a: this client has another node at the path") {
+			t.Error(err)
+		}
+		standing(t, w, c, n, "a")
+		closed(t, w, n)
+		n = announce(t, view, "/billing/a", "b")
+		if data, _ := w.Data(path); string(data) != "b" {
+			t.Errorf("%q", data)
+		}
+		must(t, n.Close(t.Context()))
+	})
+}
+
 // Nodes in two views make their directory together. The error of each names it
 // as its own view does.
 func TestErrorsOfADirectoryInTwoViews(t *testing.T) {

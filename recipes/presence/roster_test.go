@@ -3,6 +3,7 @@ package presence_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -229,4 +230,54 @@ func TestARosterFindsWhatNoEventTells(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A roster that starts while no server answers shows the members that the one
+// before it has known, and says so. Once a server answers it shows those that
+// are there.
+func TestARosterStartsFromASnapshot(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		file := cache.WithSnapshot(filepath.Join(t.TempDir(), "snapshot"))
+		group := func(c *framework.Client) *presence.Group {
+			g, err := presence.NewGroup(c, dir, file)
+			must(t, err)
+			return g
+		}
+		g := group(w.ConnectNext())
+		join := func(id string) *presence.Node {
+			n, err := g.Join(t.Context(), id, nil)
+			must(t, err)
+			return n
+		}
+		join("a")
+		b := join("b")
+		before := g.Follow()
+		_, err := before.Fresh(t.Context())
+		must(t, err)
+		before.Close()
+		time.Sleep(time.Hour)
+		must(t, b.Close(t.Context()))
+		join("c")
+
+		net := w.ClientNet("follower")
+		net.Cut()
+		c, err := w.Open("follower")
+		must(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		r := group(c).Follow()
+		defer r.Close()
+		var told heard
+		defer r.Listen(told.hear)()
+		all, err := r.Members(t.Context())
+		if got := namesOf(all); got != "a= b=" || err != nil || !errors.Is(r.Status().Err, cache.ErrSnapshot) {
+			t.Errorf("%q, %v, %+v", got, err, r.Status())
+		}
+		net.Heal()
+		_, err = r.Fresh(t.Context())
+		must(t, err)
+		synctest.Wait()
+		if got := told.take(); got != "STALE: a= b=; SYNCED: a= c=" {
+			t.Errorf("told %q", got)
+		}
+	})
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
+	"github.com/zkrecipes/zkrecipes/internal/missing"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/internal/version"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
@@ -28,19 +29,20 @@ type life struct {
 	// znode, until the znode is known to be gone from there. Its value says that
 	// an answer was lost, so that a request may be executed late.
 	sent    map[int64]bool
-	late    write           // the last write or delete whose answer was lost
-	in      int64           // the session that the znode stood in, 0 once it is known to be gone, or a delete of ours may have removed it
-	gone    bool            // somebody has deleted the znode, and the Node yields
-	stood   time.Time       // when the znode began to stand last
-	version version.Version // of the znode in that session, as it was seen last
-	blocker version.Created // a znode in the way that was changed, but not deleted
-	refused backoff.BackOff // pauses after refusals, one after the other
-	unclear backoff.BackOff // pauses after lost answers, one after the other
-	removed backoff.BackOff // pauses after the znode was deleted or replaced
-	again   turns.Turns     // that answers have made run look again
+	late    write             // the last write or delete whose answer was lost
+	in      int64             // the session that the znode stood in, 0 once it is known to be gone, or a delete of ours may have removed it
+	gone    bool              // somebody has deleted the znode, and the Node yields
+	stood   time.Time         // when the znode began to stand last
+	version version.Version   // of the znode in that session, as it was seen last
+	blocker version.Created   // a znode in the way that was changed, but not deleted
+	refused backoff.BackOff   // pauses after refusals, one after the other
+	unclear backoff.BackOff   // pauses after lost answers, one after the other
+	removed backoff.BackOff   // pauses after the znode was deleted or replaced
+	again   turns.Turns       // that answers have made run look again
+	missing missing.Directory // that the znode is in
 	// room returns a view of a session in which the znode has room, and drop gives
 	// the room up; nil: there is none.
-	room func(*framework.Session) *framework.Session
+	room func(*managed.Session) *managed.Session
 	drop func()
 }
 
@@ -79,7 +81,7 @@ func (n *Node) run() {
 			n.rest(nil, nil, 0)
 			continue
 		}
-		sess = privileged.Framework.AtOnce(sess)
+		sess = sess.AtOnce()
 		if n.life.room != nil {
 			sess = n.life.room(sess)
 		}
@@ -104,18 +106,18 @@ func (n *Node) run() {
 // ending reports whether the Node or the client closes.
 func (n *Node) ending() bool { return n.isClosing() || n.clientCloses() }
 
-func (n *Node) clientCloses() bool { return recheck.Happened(n.client.Done()) }
+func (n *Node) clientCloses() bool { return closed.Is(n.client.Done()) }
 
 // may reports whether the znode may stand in the session, as far as the Node is
 // concerned.
-func (n *Node) may(sess *framework.Session) bool {
+func (n *Node) may(sess *managed.Session) bool {
 	return !n.ending() && sess.Err() == nil && n.illness() == nil
 }
 
 // rest waits until something has happened that run has to look at: also for the
 // end of a session and for a channel, if they are not nil, and for d at most,
 // unless it is 0.
-func (n *Node) rest(sess *framework.Session, changed <-chan struct{}, d time.Duration) {
+func (n *Node) rest(sess *managed.Session, changed <-chan struct{}, d time.Duration) {
 	var over <-chan struct{}
 	if sess != nil {
 		over = sess.Done()
@@ -135,9 +137,9 @@ func (n *Node) rest(sess *framework.Session, changed <-chan struct{}, d time.Dur
 
 // pause waits for d. It ends earlier when changed, unless that is nil, is
 // closed, and, if orSet is true, at a Set.
-func (n *Node) pause(sess *framework.Session, changed <-chan struct{}, d time.Duration, orSet bool) {
+func (n *Node) pause(sess *managed.Session, changed <-chan struct{}, d time.Duration, orSet bool) {
 	_, before := n.wanted()
-	for until := time.Now().Add(d); n.may(sess) && !recheck.Happened(changed); {
+	for until := time.Now().Add(d); n.may(sess) && !closed.Is(changed); {
 		_, set := n.wanted()
 		left := time.Until(until)
 		if left <= 0 || orSet && set != before {
@@ -149,7 +151,7 @@ func (n *Node) pause(sess *framework.Session, changed <-chan struct{}, d time.Du
 
 // make makes the znode in a session and attends to it, until there is a reason
 // to look at everything again.
-func (n *Node) make(sess *framework.Session) {
+func (n *Node) make(sess *managed.Session) {
 	data, set := n.wanted()
 	dir, _ := layout.Split(n.path)
 	times := n.keeper.timesMade(n, dir)
@@ -161,7 +163,8 @@ func (n *Node) make(sess *framework.Session) {
 	path, err := n.create(sess, data)
 	switch {
 	case err == nil:
-		privileged.Framework.Filled(n.client, dir)
+		n.life.missing = missing.Directory{}
+		n.client.Filled(dir)
 		n.accept(set, data)
 		if n.life.late != (write{sess.ID(), 0}) { // otherwise a late delete of ours may still remove it
 			n.noteStanding(sess)
@@ -170,7 +173,9 @@ func (n *Node) make(sess *framework.Session) {
 	case errors.Is(err, zk.ErrNodeExists):
 		n.follow(sess, n.path)
 	case errors.Is(err, zk.ErrNoNode):
-		if err = n.keeper.makeDir(n, sess, dir, times); err != nil {
+		err = n.life.missing.Make(dir, err, func() error { return n.keeper.makeDir(n, sess, dir, times) })
+		if err != nil {
+			n.life.missing = missing.Directory{}
 			n.fail(sess, nil, err)
 			return
 		}
@@ -183,14 +188,14 @@ func (n *Node) make(sess *framework.Session) {
 
 // isTooLarge reports whether data are too large for a request.
 func isTooLarge(err error) bool {
-	return errors.Is(err, framework.ErrTooLarge) && !privileged.Framework.SessionFull(err)
+	return errors.Is(err, framework.ErrTooLarge) && !managed.SessionFull(err)
 }
 
 // reserve returns a view of the session in which the znode has room. Once it
 // has, that lasts until the Node ends, and run begins with such a view.
-func (n *Node) reserve(sess *framework.Session) (*framework.Session, error) {
+func (n *Node) reserve(sess *managed.Session) (*managed.Session, error) {
 	if n.life.room == nil {
-		room, drop, err := privileged.Framework.KeepRoom(sess, n.path, n.cfg.sequential)
+		room, drop, err := sess.KeepRoom(n.path, n.cfg.sequential)
 		if err != nil {
 			return sess, err
 		}
@@ -201,29 +206,29 @@ func (n *Node) reserve(sess *framework.Session) (*framework.Session, error) {
 }
 
 // create sends one create. Of a sequential znode it also looks for the outcome.
-func (n *Node) create(sess *framework.Session, data []byte) (path string, err error) {
+func (n *Node) create(sess *managed.Session, data []byte) (path string, err error) {
 	n.noteLost(sess, nil)
 	if n.cfg.sequential {
 		dir, name := layout.Split(n.path)
-		made, err := privileged.Framework.Unhurried(sess).CreateProtected(background, dir, name, data, zk.FlagEphemeral|zk.FlagSequence, n.cfg.acl...)
+		made, err := sess.Unhurried().CreateProtected(background, dir, name, data, zk.FlagEphemeral|zk.FlagSequence, n.cfg.acl...)
 		if err == nil {
 			n.setPath(made.Path)
 		}
 		n.noteLost(sess, err)
 		return made.Path, err // a late one is removed by the session, by its id
 	}
-	err = privileged.Framework.CreateEphemeral(sess, n.path, data, n.cfg.acl)
+	err = sess.CreateEphemeral(n.path, data, n.cfg.acl)
 	n.noteLost(sess, err)
 	return n.path, err
 }
 
 // noteLost notes that a request of the session may be executed late.
-func (n *Node) noteLost(sess *framework.Session, err error) {
+func (n *Node) noteLost(sess *managed.Session, err error) {
 	n.life.sent[sess.ID()] = n.life.sent[sess.ID()] || framework.MaybeApplied(err)
 }
 
 // noteLate notes that a write or delete at a version may be executed late.
-func (n *Node) noteLate(sess *framework.Session, version int32, err error) {
+func (n *Node) noteLate(sess *managed.Session, version int32, err error) {
 	if framework.MaybeApplied(err) {
 		n.life.late = write{sess.ID(), version}
 	}
@@ -233,7 +238,7 @@ func (n *Node) noteLate(sess *framework.Session, version int32, err error) {
 // before the look. A member that lags may not know yet that the Node's znode
 // was deleted, by somebody else or by a request whose answer was lost, and that
 // another session owns a znode of the same version by now.
-func (n *Node) writes(sess *framework.Session) bool {
+func (n *Node) writes(sess *managed.Session) bool {
 	id := sess.ID()
 	_, _, set := n.pending()
 	return set && n.life.in == id || n.life.sent[id] && !n.cfg.sequential || n.life.late.session == id
@@ -241,7 +246,7 @@ func (n *Node) writes(sess *framework.Session) bool {
 
 // statNow returns the stat of a znode after a sync: see writes. Each delete
 // needs that.
-func statNow(sess *framework.Session, path string) (found bool, stat *zk.Stat, err error) {
+func statNow(sess *managed.Session, path string) (found bool, stat *zk.Stat, err error) {
 	if err = sess.Sync(background, path); err != nil {
 		return false, nil, err
 	}
@@ -250,7 +255,7 @@ func statNow(sess *framework.Session, path string) (found bool, stat *zk.Stat, e
 
 // fail tells why a request has failed, and waits until the next one may be
 // made, or until changed, unless that is nil, is closed.
-func (n *Node) fail(sess *framework.Session, changed <-chan struct{}, err error) {
+func (n *Node) fail(sess *managed.Session, changed <-chan struct{}, err error) {
 	if !n.may(sess) {
 		return
 	}
@@ -268,7 +273,7 @@ func (n *Node) fail(sess *framework.Session, changed <-chan struct{}, err error)
 // turn is called before run looks again because of an answer. It pauses, for
 // least at least, and for longer if that happens again and again, or until
 // changed, unless that is nil, is closed.
-func (n *Node) turn(sess *framework.Session, changed <-chan struct{}, least time.Duration) {
+func (n *Node) turn(sess *managed.Session, changed <-chan struct{}, least time.Duration) {
 	if d := max(least, n.life.again.Next()); d > 0 {
 		n.rest(sess, changed, d)
 	}
@@ -286,7 +291,7 @@ func isRefusal(err error) bool {
 }
 
 // follow looks at the znode for as long as there is reason to.
-func (n *Node) follow(sess *framework.Session, path string) {
+func (n *Node) follow(sess *managed.Session, path string) {
 	for n.look(sess, path) && n.may(sess) {
 		if !sess.Connected() {
 			n.rest(sess, nil, 0)
@@ -306,7 +311,7 @@ type znode struct {
 
 // look reads the znode, and finds out whose it is. It reports whether to look
 // again: otherwise the next thing is a create, if the znode may stand.
-func (n *Node) look(sess *framework.Session, path string) (again bool) {
+func (n *Node) look(sess *managed.Session, path string) (again bool) {
 	z := znode{path: path, synced: n.writes(sess)}
 	var err error
 	if z.synced {
@@ -315,7 +320,7 @@ func (n *Node) look(sess *framework.Session, path string) (again bool) {
 			return false
 		}
 	}
-	z.data, z.stat, z.changed, z.resume, err = privileged.Framework.GetAndWatch(sess, path)
+	z.data, z.stat, z.changed, z.resume, err = sess.WatchAndResume(path)
 	defer func() { sess.Unwatch(z.changed) }()
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
@@ -333,7 +338,7 @@ func (n *Node) look(sess *framework.Session, path string) (again bool) {
 	}
 	n.life.in = 0
 	if z.stat.EphemeralOwner != 0 {
-		ours, err := privileged.Framework.CloseEarlier(background, n.client, z.stat.EphemeralOwner)
+		ours, err := n.client.CloseEarlier(background, z.stat.EphemeralOwner)
 		switch {
 		case ours && err == nil: // it is gone, or about to be
 			n.turn(sess, z.changed, unclear)
@@ -349,7 +354,7 @@ func (n *Node) look(sess *framework.Session, path string) (again bool) {
 
 // wait waits for the end of another session's znode. It reports whether to look
 // at it.
-func (n *Node) wait(sess *framework.Session, z znode) (again bool) {
+func (n *Node) wait(sess *managed.Session, z znode) (again bool) {
 	n.tell(Status{State: Taken, Session: z.stat.EphemeralOwner, Data: z.data})
 	if n.cfg.takeover != nil && z.stat.EphemeralOwner != 0 && n.isMine(sess, z) {
 		return n.replace(sess, z)
@@ -361,7 +366,7 @@ func (n *Node) wait(sess *framework.Session, z znode) (again bool) {
 	n.life.refused.Reset()
 	n.life.again = turns.Turns{}
 	n.rest(sess, z.changed, n.keeper.interval(sess))
-	if !recheck.Happened(z.changed) {
+	if !closed.Is(z.changed) {
 		return true
 	}
 	if changed, ok := z.resume(); ok {
@@ -378,7 +383,7 @@ func (n *Node) wait(sess *framework.Session, z znode) (again bool) {
 
 // noteVersion notes what the znode is. If it has gone back to an earlier state,
 // the ensemble was restored from a backup, and the data are set again.
-func (n *Node) noteVersion(sess *framework.Session, stat *zk.Stat) {
+func (n *Node) noteVersion(sess *managed.Session, stat *zk.Stat) {
 	now := version.Of(stat)
 	if n.life.in == sess.ID() && now.IsBefore(n.life.version) {
 		n.setAgain()
@@ -393,7 +398,7 @@ func (n *Node) noteVersion(sess *framework.Session, stat *zk.Stat) {
 // behind a sync. Later the znode of that version may be another session's: an
 // event can be lost. A znode that a request whose answer was lost may still
 // change or delete is written again, so that this request is refused.
-func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
+func (n *Node) attend(sess *managed.Session, z *znode) (again bool) {
 	unsure := n.life.late == write{sess.ID(), z.stat.Version}
 	if !unsure {
 		n.onStanding(sess, *z)
@@ -406,7 +411,7 @@ func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
 			read = false
 			continue
 		}
-		if recheck.Happened(z.changed) {
+		if closed.Is(z.changed) {
 			resumed, ok := z.resume()
 			if !ok {
 				return true
@@ -453,7 +458,7 @@ func (n *Node) attend(sess *framework.Session, z *znode) (again bool) {
 	return false
 }
 
-func (n *Node) onStanding(sess *framework.Session, z znode) {
+func (n *Node) onStanding(sess *managed.Session, z znode) {
 	if want, set := n.wanted(); string(z.data) == string(want) {
 		n.accept(set, want) // by a write whose answer was lost
 	}
@@ -466,7 +471,7 @@ func (n *Node) onStanding(sess *framework.Session, z znode) {
 	n.tell(Status{State: Standing, Session: sess.ID()})
 }
 
-func (n *Node) noteStanding(sess *framework.Session) {
+func (n *Node) noteStanding(sess *managed.Session) {
 	if n.life.in != sess.ID() {
 		n.life.in, n.life.stood = sess.ID(), time.Now()
 	}
@@ -475,7 +480,7 @@ func (n *Node) noteStanding(sess *framework.Session) {
 // noteMissing notes that a znode that stood in the session is missing. It
 // returns an error unless the leader confirms that the session lives: otherwise
 // its end may be the reason.
-func (n *Node) noteMissing(sess *framework.Session) error {
+func (n *Node) noteMissing(sess *managed.Session) error {
 	if err := sess.Sync(background, n.path); err != nil {
 		return err
 	}
@@ -491,7 +496,7 @@ func (n *Node) noteMissing(sess *framework.Session) error {
 }
 
 // onMissing is told that the znode is missing.
-func (n *Node) onMissing(sess *framework.Session) {
+func (n *Node) onMissing(sess *managed.Session) {
 	if n.life.in != sess.ID() {
 		n.turn(sess, nil, 0)
 		return

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 )
 
 // tell sets the status as run knows it.
@@ -34,7 +34,7 @@ func (n *Node) showLocked() {
 		switch now, err := n.client.Session(); {
 		case err != nil || now.ID() != s.Session:
 			s = Status{State: Pending, Err: framework.ErrSessionLost}
-		case n.client.State() != framework.Connected:
+		case n.client.State() != managed.Connected:
 			s.State = Suspended
 		}
 	}
@@ -50,16 +50,13 @@ func (n *Node) showLocked() {
 	if from == Standing && s.State != from {
 		n.away = s.Since
 	}
-	n.signalLocked()
 	n.log(from, s)
 	if n.started && s.State != from {
 		n.observeLocked(stateName(from), s)
 	}
-	for l := range n.listeners {
-		l.Put(s)
-	}
+	n.audience.Tell(s)
 	if s.State == Closed {
-		n.listeners = nil
+		n.audience.End()
 	}
 }
 
@@ -75,21 +72,26 @@ func (n *Node) log(from State, s Status) {
 	}
 }
 
-// observeLocked tells the observers that the state is that of s now.
+// observeLocked tells the observers that the state is that of s now. It does
+// not wait for them.
 func (n *Node) observeLocked(from string, s Status) {
-	privileged.Framework.PresenceChanged(n.client, framework.PresenceChange{
+	observers := managed.ObserversOf[Observer](n.client)
+	if len(observers) == 0 {
+		return
+	}
+	change := StateChange{
 		ID: n.id, Path: n.client.Resolve(n.path), Label: n.cfg.label, From: from, To: stateName(s.State),
-		At: time.Now(), Away: n.away, Session: s.Session, Err: s.Err,
-	})
+		At: time.Now(), Away: n.away, Session: s.Session, Timeout: n.client.SessionTimeout(), Err: s.Err,
+	}
+	for _, each := range observers {
+		if fn := each.By.StateChanged; fn != nil {
+			each.Events.Post(func() { fn(change) })
+		}
+	}
 }
 
 // stateName is the state as observers get it.
 func stateName(s State) string { return strings.ToLower(s.String()) }
-
-func (n *Node) signalLocked() {
-	close(n.changed)
-	n.changed = make(chan struct{})
-}
 
 // finish ends the Node.
 func (n *Node) finish(err error) {
@@ -137,7 +139,7 @@ func (n *Node) accept(set uint64, data []byte) {
 	if set > n.refusedTo { // otherwise they are those of an earlier one
 		n.accepted = max(n.accepted, set)
 	}
-	n.signalLocked()
+	n.audience.Wake()
 }
 
 // refuse notes that the ensemble refuses the data of a Set. Those that it has
@@ -147,7 +149,7 @@ func (n *Node) refuse(set uint64, err error) (others bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.refusedTo, n.refused = max(n.refusedTo, set), err
-	n.signalLocked()
+	n.audience.Wake()
 	if n.sets != set {
 		return true
 	}

@@ -6,17 +6,17 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/closed"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/internal/version"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
 // isMine asks the user whether a znode is that of an earlier process. A call
 // that has not returned is waited for before another one begins.
-func (n *Node) isMine(sess *framework.Session, z znode) bool {
+func (n *Node) isMine(sess *managed.Session, z znode) bool {
 	mine, answer := false, (<-chan error)(nil)
-	for asking := n.asking; n.may(sess) && !recheck.Happened(z.changed); {
+	for asking := n.asking; n.may(sess) && !closed.Is(z.changed); {
 		select {
 		case asking <- struct{}{}:
 			asking = nil
@@ -37,11 +37,11 @@ func (n *Node) isMine(sess *framework.Session, z znode) bool {
 
 // replace deletes the znode of another session and makes ours, in one
 // transaction. If the answer is lost, the next look shows whose the znode is.
-func (n *Node) replace(sess *framework.Session, z znode) (again bool) {
+func (n *Node) replace(sess *managed.Session, z znode) (again bool) {
 	if time.Since(n.life.stood) < calm { // it was ours a moment ago: two owners may be at odds
 		n.pause(sess, z.changed, n.life.removed.NextBackOff(), false)
 	}
-	if !n.may(sess) || recheck.Happened(z.changed) {
+	if !n.may(sess) || closed.Is(z.changed) {
 		return true
 	}
 	// The user has judged what was read some time ago.

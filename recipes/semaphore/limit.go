@@ -11,11 +11,11 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
 // The limit is the data of the path, in decimal text. The first holder records
@@ -125,7 +125,7 @@ func (p permits) possible(ctx context.Context) error {
 
 // watch returns a channel that is closed when the permits held, or the limit,
 // have changed, or after stop.
-func (s *Semaphore) watch(ctx context.Context, sess *framework.Session) (changed <-chan struct{}, stop func(), err error) {
+func (s *Semaphore) watch(ctx context.Context, sess *managed.Session) (changed <-chan struct{}, stop func(), err error) {
 	_, ofPermits, err := sess.WatchChildren(ctx, s.path+"/"+leases)
 	var ofLimit <-chan struct{}
 	if err == nil {
@@ -190,7 +190,7 @@ func (s *Semaphore) setMax(ctx context.Context, n int) error {
 
 // keepPath makes the path, and the child that keeps it from vanishing.
 func (s *Semaphore) keepPath(ctx context.Context) error {
-	if err := privileged.Framework.MakeDirectory(ctx, s.client, s.path); err != nil {
+	if err := (*managed.Client)(s.client).MakeDirectory(ctx, s.path); err != nil {
 		return err
 	}
 	return s.client.MakePersistentPath(ctx, s.path+"/"+keeper)

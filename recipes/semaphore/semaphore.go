@@ -16,6 +16,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/internal/version"
@@ -195,7 +196,7 @@ func (p permits) failed(err error) error {
 }
 
 // look is what the first in line does.
-func (p permits) look(ctx context.Context, sess *framework.Session, r bridge.Reader, watch bool) (bridge.Room, error) {
+func (p permits) look(ctx context.Context, sess *managed.Session, r bridge.Reader, watch bool) (bridge.Room, error) {
 	room, err := p.lookOnce(ctx, r)
 	if err != nil || room.Free || room.Refused != nil || !watch {
 		return room, err

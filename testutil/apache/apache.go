@@ -45,12 +45,15 @@ import (
 
 // Ensemble is a running ensemble. [Start] and [New] make one. Members are
 // counted from 0. Its methods may be called from several goroutines, as long as
-// no two of them stop, restart, pause or resume the same member. The zero
-// Ensemble has no members.
+// no two of them add or remove members, or stop, restart, pause or resume the
+// same member. The zero Ensemble has no members.
 type Ensemble struct {
-	members []*process
+	cfg config
+	dir string
 
-	mu      sync.Mutex // guards clients
+	mu      sync.Mutex // guards what follows
+	members []*process
+	ports   []int // three of each member: for clients, for its followers, and for elections
 	clients map[string]*testutil.ClientNet
 }
 
@@ -68,6 +71,7 @@ type config struct {
 	java       string
 	classPath  string
 	network    Network
+	reconfig   bool
 }
 
 // Option configures an ensemble.
@@ -165,6 +169,9 @@ func New(ctx context.Context, dir string, members int, opts ...Option) (*Ensembl
 	if members < 1 || cfg.tick < time.Millisecond || cfg.minSession < time.Millisecond || cfg.maxSession < cfg.minSession {
 		return nil, fmt.Errorf("apache: cannot start %d members with tick %v and session timeouts from %v to %v", members, cfg.tick, cfg.minSession, cfg.maxSession)
 	}
+	if cfg.reconfig && (members < 2 || cfg.network != loopback{}) {
+		return nil, fmt.Errorf("apache: WithReconfig needs at least 2 members, and no WithNetwork: there are %d members", members)
+	}
 	if cfg.observers < 0 || cfg.observers > 0 && members < 2 {
 		return nil, fmt.Errorf("apache: cannot start %d observers beside %d members", cfg.observers, members)
 	}
@@ -197,22 +204,23 @@ func New(ctx context.Context, dir string, members int, opts ...Option) (*Ensembl
 // start makes one attempt. Close the ensemble that it returns, also on an
 // error.
 func start(ctx context.Context, cfg config, members int, dir string) (*Ensemble, error) {
-	e := &Ensemble{}
+	e := &Ensemble{cfg: cfg, dir: dir}
 	all := members + cfg.observers
-	ports, err := choosePorts(3 * all)
+	ports, err := choosePorts(3*all, nil)
 	if err != nil {
 		return e, err
 	}
+	e.ports = ports
 	for i := range all {
 		settings := cfg.settings
 		if all > 1 {
-			peers, err := peersSeenBy(cfg.network, i, members, ports)
+			peers, err := peersSeenBy(cfg.network, i, members, ports, cfg.reconfig)
 			if err != nil {
 				return e, err
 			}
 			settings = slices.Concat(peers, settings)
 		}
-		m, err := newProcess(cfg, fmt.Sprintf("%s/member%d", dir, i), i, ports[3*i], settings)
+		m, err := newProcess(cfg, e.dirOf(i), i, ports[3*i], settings)
 		if err != nil {
 			return e, err
 		}
@@ -238,7 +246,7 @@ func (e *Ensemble) Close() error {
 	for _, n := range clients {
 		errs = append(errs, n.Close())
 	}
-	for _, m := range e.members {
+	for _, m := range e.all() {
 		if err := m.stop(); err != nil && !errors.Is(err, errStopped) {
 			errs = append(errs, fmt.Errorf("apache: stop member %d: %w", m.index, err))
 		}
@@ -253,16 +261,26 @@ func (e *Ensemble) close(t testing.TB) {
 	if !t.Failed() {
 		return
 	}
-	for _, m := range e.members {
+	for _, m := range e.all() {
 		t.Logf("member %d logged:\n%s", m.index, m.logged())
 	}
 }
 
-// Servers returns the addresses of all members, separated by commas.
+// all returns the present members.
+func (e *Ensemble) all() []*process {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.members)
+}
+
+func (e *Ensemble) dirOf(member int) string { return fmt.Sprintf("%s/member%d", e.dir, member) }
+
+// Servers returns the addresses of all members, separated by commas. Those that
+// were removed are among them.
 func (e *Ensemble) Servers() string {
-	addresses := make([]string, len(e.members))
-	for i, m := range e.members {
-		addresses[i] = m.address
+	var addresses []string
+	for _, m := range e.all() {
+		addresses = append(addresses, m.address)
 	}
 	return strings.Join(addresses, ",")
 }
@@ -275,11 +293,12 @@ func (e *Ensemble) Dial(network, address string, timeout time.Duration) (net.Con
 // ClientNet returns the network between the members and the client with this
 // name. The same name returns the same network. Close ends it.
 func (e *Ensemble) ClientNet(name string) *testutil.ClientNet {
+	servers := e.Servers()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n := e.clients[name]
 	if n == nil {
-		n = testutil.NewClientNet(e.Servers(), e.Dial)
+		n = testutil.NewClientNet(servers, e.Dial)
 		if e.clients == nil {
 			e.clients = map[string]*testutil.ClientNet{}
 		}
@@ -288,16 +307,16 @@ func (e *Ensemble) ClientNet(name string) *testutil.ClientNet {
 	return n
 }
 
-// Members returns the number of members, running or not.
-func (e *Ensemble) Members() int { return len(e.members) }
+// Members returns the number of members, running or not, and removed or not.
+func (e *Ensemble) Members() int { return len(e.all()) }
 
 // DataDir returns the directory of a member's snapshots and log. It panics if
 // there is no such member.
-func (e *Ensemble) DataDir(member int) string { return e.members[member].dataDir() }
+func (e *Ensemble) DataDir(member int) string { return e.all()[member].dataDir() }
 
 // PID returns the id of a member's process, or 0 if it is not running. It
 // panics if there is no such member.
-func (e *Ensemble) PID(member int) int { return e.members[member].pid() }
+func (e *Ensemble) PID(member int) int { return e.all()[member].pid() }
 
 // Stop kills a member (SIGKILL). Its data stays.
 func (e *Ensemble) Stop(member int) error {
@@ -322,10 +341,11 @@ func (e *Ensemble) Resume(member int) error {
 }
 
 func (e *Ensemble) do(what string, index int, verb func(*process) error) error {
-	if index < 0 || index >= len(e.members) {
-		return fmt.Errorf("apache: %s member %d: no such member in an ensemble of %d", what, index, len(e.members))
+	members := e.all()
+	if index < 0 || index >= len(members) {
+		return fmt.Errorf("apache: %s member %d: no such member in an ensemble of %d", what, index, len(members))
 	}
-	if err := verb(e.members[index]); err != nil {
+	if err := verb(members[index]); err != nil {
 		return fmt.Errorf("apache: %s member %d: %w", what, index, err)
 	}
 	return nil
@@ -334,7 +354,7 @@ func (e *Ensemble) do(what string, index int, verb func(*process) error) error {
 // Leader returns the index of the member that leads, or -1 if none does. A
 // standalone server leads.
 func (e *Ensemble) Leader() int {
-	for i, m := range e.members {
+	for i, m := range e.all() {
 		if mode := m.mode(); mode == "leader" || mode == "standalone" {
 			return i
 		}
@@ -346,7 +366,7 @@ func (e *Ensemble) Leader() int {
 // returns an error when ctx ends, and at once when a member's process ends by
 // itself.
 func (e *Ensemble) WaitServing(ctx context.Context) error {
-	for _, m := range e.members {
+	for _, m := range e.all() {
 		if err := m.waitServing(ctx); err != nil {
 			return fmt.Errorf("apache: wait for member %d to serve: %w", m.index, err)
 		}
@@ -360,7 +380,7 @@ func (e *Ensemble) ExpireSession(id int64) error {
 	var failed error
 	unsure := false // an earlier attempt may have ended it and lost only the answer
 	for range attempts {
-		for _, m := range e.members { // any serving member can do it
+		for _, m := range e.all() { // any serving member can do it
 			if !m.serves() {
 				continue
 			}
@@ -388,7 +408,7 @@ func (e *Ensemble) ExpireSession(id int64) error {
 // connection.
 func (e *Ensemble) DropConnections(id int64) error {
 	dropped := false
-	for _, m := range e.members {
+	for _, m := range e.all() {
 		sessions, err := m.sessions()
 		if err != nil {
 			continue // not running or not serving, so it has no connections
@@ -411,10 +431,10 @@ func (e *Ensemble) DropConnections(id int64) error {
 	return nil
 }
 
-// choosePorts returns n free ports on loopback. They are below the range that
-// systems use for outgoing connections, so that no connection takes the port of
-// a member that is stopped.
-func choosePorts(n int) ([]int, error) {
+// choosePorts returns n free ports on loopback that are not in taken. They are
+// below the range that systems use for outgoing connections, so that no
+// connection takes the port of a member that is stopped.
+func choosePorts(n int, taken []int) ([]int, error) {
 	var ports []int
 	for range 100 * n {
 		port := 12000 + rand.IntN(20000)
@@ -423,7 +443,7 @@ func choosePorts(n int) ([]int, error) {
 			continue
 		}
 		l.Close()
-		if !slices.Contains(ports, port) {
+		if !slices.Contains(ports, port) && !slices.Contains(taken, port) {
 			ports = append(ports, port)
 		}
 		if len(ports) == n {

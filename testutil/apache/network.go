@@ -33,8 +33,9 @@ func (loopback) Enter(int, *exec.Cmd) error                    { return nil }
 // peersSeenBy returns the lines of a member's settings that name all members:
 // itself by its own addresses, the others by those at which it reaches them. So
 // many vote, and the others observe. ports has three for each member: for
-// clients, for its followers, and for elections.
-func peersSeenBy(n Network, member, voters int, ports []int) (lines []string, err error) {
+// clients, for its followers, and for elections. If clients is set, each line
+// also has the address for clients.
+func peersSeenBy(n Network, member, voters int, ports []int, clients bool) (lines []string, err error) {
 	for other := range len(ports) / 3 {
 		var host string
 		var seen [2]string // the ports for followers and for elections
@@ -53,7 +54,11 @@ func peersSeenBy(n Network, member, voters int, ports []int) (lines []string, er
 		if other >= voters {
 			role = "observer"
 		}
-		lines = append(lines, fmt.Sprintf("server.%d=%s:%s:%s:%s", other+1, host, seen[0], seen[1], role))
+		line := fmt.Sprintf("server.%d=%s:%s:%s:%s", other+1, host, seen[0], seen[1], role)
+		if clients {
+			line += fmt.Sprintf(";%s:%d", n.Host(other), ports[3*other])
+		}
+		lines = append(lines, line)
 	}
 	if member >= voters {
 		lines = append(lines, "peerType=observer")

@@ -35,13 +35,14 @@ func TestNew(t *testing.T) {
 
 func TestNewRefusesWhatIsImpossible(t *testing.T) {
 	for name, start := range map[string]func() (*Ensemble, error){
-		"no members":       func() (*Ensemble, error) { return New(t.Context(), t.TempDir(), 0) },
-		"no tick":          func() (*Ensemble, error) { return New(t.Context(), t.TempDir(), 1, WithTick(0)) },
-		"bounds reversed":  func() (*Ensemble, error) { return New(t.Context(), t.TempDir(), 1, WithSessionTimeouts(2, 1)) },
-		"bounds of none":   func() (*Ensemble, error) { return New(t.Context(), t.TempDir(), 1, WithMemberTimeouts(1, 1, 2)) },
-		"lonely observers": func() (*Ensemble, error) { return New(t.Context(), t.TempDir(), 1, WithObservers(1)) },
-		"-1 observers":     func() (*Ensemble, error) { return New(t.Context(), t.TempDir(), 3, WithObservers(-1)) },
-		"a nil network":    func() (*Ensemble, error) { return New(t.Context(), t.TempDir(), 1, WithNetwork(nil)) },
+		"no members":         func() (*Ensemble, error) { return New(t.Context(), t.TempDir(), 0) },
+		"no tick":            func() (*Ensemble, error) { return New(t.Context(), t.TempDir(), 1, WithTick(0)) },
+		"bounds reversed":    func() (*Ensemble, error) { return New(t.Context(), t.TempDir(), 1, WithSessionTimeouts(2, 1)) },
+		"bounds of none":     func() (*Ensemble, error) { return New(t.Context(), t.TempDir(), 1, WithMemberTimeouts(1, 1, 2)) },
+		"lonely observers":   func() (*Ensemble, error) { return New(t.Context(), t.TempDir(), 1, WithObservers(1)) },
+		"-1 observers":       func() (*Ensemble, error) { return New(t.Context(), t.TempDir(), 3, WithObservers(-1)) },
+		"one to reconfigure": func() (*Ensemble, error) { return New(t.Context(), t.TempDir(), 1, WithReconfig()) },
+		"a nil network":      func() (*Ensemble, error) { return New(t.Context(), t.TempDir(), 1, WithNetwork(nil)) },
 	} {
 		if e, err := start(); err == nil {
 			e.Close()
@@ -55,7 +56,7 @@ func TestNewRefusesWhatIsImpossible(t *testing.T) {
 func TestSettings(t *testing.T) {
 	ports := []int{1, 2, 3, 4, 5, 6, 7, 8, 9}
 	for member, role := range []string{"", "", "peerType=observer\n"} {
-		peers, err := peersSeenBy(loopback{}, member, 2, ports)
+		peers, err := peersSeenBy(loopback{}, member, 2, ports, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -243,20 +243,30 @@ func (p *process) waitServing(ctx context.Context) error {
 // ask sends a four-letter word and returns the answer. It does not wait for a
 // member that is stopped or paused.
 func (p *process) ask(word string) (string, error) {
-	const patience = 10 * time.Second
-	conn, err := net.DialTimeout("tcp", p.address, patience)
+	conn, err := talkTo(p.address, 10*time.Second)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		return "", err
-	}
 	if _, err := io.WriteString(conn, word); err != nil {
 		return "", err
 	}
 	answer, err := io.ReadAll(conn)
 	return string(answer), err
+}
+
+// talkTo opens a connection to a member, for a short talk. Neither it nor the
+// talk takes longer than patience.
+func talkTo(address string, patience time.Duration) (net.Conn, error) {
+	conn, err := net.DialTimeout("tcp", address, patience)
+	if err != nil {
+		return nil, err
+	}
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		_ = conn.Close() // it is of no use
+		return nil, err
+	}
+	return conn, nil
 }
 
 func (p *process) logFile() string { return filepath.Join(p.dir, "log") }

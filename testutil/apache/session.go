@@ -58,14 +58,11 @@ var errUnanswered = errors.New("no answer")
 // session back.
 func attach(address string, id int64, timeout time.Duration, end bool) error {
 	const patience = 5 * time.Second
-	conn, err := net.DialTimeout("tcp", address, patience)
+	conn, err := talkTo(address, patience)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		return err
-	}
 	var connect []byte
 	connect = binary.BigEndian.AppendUint32(connect, 0) // protocol version
 	connect = binary.BigEndian.AppendUint64(connect, 0) // last zxid seen

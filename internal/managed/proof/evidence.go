@@ -15,6 +15,7 @@ type Evidence struct {
 	proven     time.Time  // the send time of the latest contact that is proven; zero: none is
 	proof      proof      // of the latest connection
 	heartbeats heartbeats // on the connection, while it can be used
+	gains      gains      // of the latest proofs
 }
 
 // Rules are what options set.
@@ -62,6 +63,7 @@ func (e *Evidence) Answer(xid int32, failed bool, at time.Time) (more bool) {
 		return false
 	}
 	e.proven = proven
+	e.gains.add(e.left(at))
 	return true
 }
 
@@ -148,6 +150,13 @@ func (e *Evidence) Silence(now time.Time, held bool) (rest time.Duration, silent
 	since, refused := e.heartbeats.refusedSince()
 	rest = e.proof.patience(now, e.left(now), held, since, refused).in
 	return rest, rest <= 0
+}
+
+// HasRoom reports whether a connection can be given up for another one although
+// something is held: if half of T is left, or as much as proofs leave where
+// they leave less.
+func (e *Evidence) HasRoom(now time.Time) bool {
+	return e.left(now) >= min(e.Timeout()/2, e.gains.usual(e.Timeout()))
 }
 
 // Lasts reports whether a lease that begins now would last. held says that

@@ -23,6 +23,11 @@ func (r Read) Op() (name string, op wire.Op) {
 	return NameGet, wire.OpGetData
 }
 
+// ReadSize is the size of a read in a request.
+func ReadSize(path string) int {
+	return OperationHeadSize + TextSize(path) + BoolSize
+}
+
 // Result is what one read of many has found.
 type Result struct {
 	Data     []byte

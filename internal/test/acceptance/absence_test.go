@@ -124,6 +124,7 @@ func verbsOf(t *testing.T, c *framework.Client) verbs {
 			}
 			return node.Standing(ctx)
 		},
+		"Discovery.All":       func(ctx context.Context) error { _, err := services.All(ctx); return err },
 		"Discovery.Names":     func(ctx context.Context) error { _, err := services.Names(ctx); return err },
 		"Discovery.Instances": func(ctx context.Context) error { _, err := services.Instances(ctx, "web"); return err },
 		"Discovery.Register": func(ctx context.Context) error {
@@ -136,11 +137,32 @@ func verbsOf(t *testing.T, c *framework.Client) verbs {
 		"Service.All":    func(ctx context.Context) error { _, err := service.All(ctx); return err },
 		"Service.Fresh":  func(ctx context.Context) error { _, err := service.Fresh(ctx); return err },
 		"Service.Pick":   func(ctx context.Context) error { _, err := service.Pick(ctx); return err },
+		"Cache.Known":    func(ctx context.Context) error { _, err := tree.Known(ctx); return err },
 		"Cache.Synced":   func(ctx context.Context) error { _, err := tree.Synced(ctx); return err },
 		"Cache.Fresh":    func(ctx context.Context) error { _, err := tree.Fresh(ctx); return err },
 		"Cache.Reach":    func(ctx context.Context) error { _, err := tree.Reach(ctx, 1); return err },
 		"Roster.Members": func(ctx context.Context) error { _, err := roster.Members(ctx); return err },
 		"Roster.Fresh":   func(ctx context.Context) error { _, err := roster.Fresh(ctx); return err },
+
+		// A loop that has no iteration leaves the reason to the status.
+		"Cache.Views": func(ctx context.Context) error {
+			for range tree.Views(ctx) {
+				return nil
+			}
+			return tree.Status().Err
+		},
+		"Roster.Changes": func(ctx context.Context) error {
+			for range roster.Changes(ctx) {
+				return nil
+			}
+			return roster.Status().Err
+		},
+		"Service.Changes": func(ctx context.Context) error {
+			for range service.Changes(ctx) {
+				return nil
+			}
+			return service.Status().Err
+		},
 
 		"Read":          func(ctx context.Context) error { _, err := inspect.Read(ctx, c, "/mutex"); return err },
 		"Tree":          func(ctx context.Context) error { _, err := inspect.Tree(ctx, c, "/"); return err },

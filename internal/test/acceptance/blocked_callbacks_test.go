@@ -65,16 +65,21 @@ var suppliers = []supplier{
 		return framework.WithSlog(slog.New(stuckHandler{b}))
 	}, nil},
 	{"observer", func(b *blockable, _ framework.Dialer) framework.Option {
-		return framework.WithObserver(framework.Observer{
-			StateChanged: func(framework.StateChange) { b.pass() },
-			RequestStart: func(ctx context.Context, _ framework.Request) context.Context { b.pass(); return ctx },
-			RequestEnd:   func(context.Context, framework.Request, framework.RequestResult) { b.pass() },
-			Retried:      func(context.Context, framework.Retry) { b.pass() },
-			Batched:      func(framework.Batch) { b.pass() },
-			Abandoned:    func(framework.Abandonment) { b.pass() },
-			Lost:         func(context.Context, framework.Loss) { b.pass() },
-			Revoked:      func(context.Context, framework.Revocation) { b.pass() },
-		})
+		return framework.Together(
+			framework.WithObserver(framework.Observer{
+				StateChanged: func(framework.StateChange) { b.pass() },
+				RequestStart: func(ctx context.Context, _ framework.Request) context.Context { b.pass(); return ctx },
+				RequestEnd:   func(context.Context, framework.Request, framework.RequestResult) { b.pass() },
+				Retried:      func(context.Context, framework.Retry) { b.pass() },
+				Batched:      func(framework.Batch) { b.pass() },
+				Abandoned:    func(framework.Abandonment) { b.pass() },
+				Moved:        func(framework.Move) { b.pass() },
+			}),
+			recipes.WithObserver(recipes.Observer{
+				Lost:    func(context.Context, recipes.Loss) { b.pass() },
+				Revoked: func(context.Context, recipes.Revocation) { b.pass() },
+			}),
+		)
 	}, nil},
 	{"listener", nil, func(b *blockable, c *framework.Client) {
 		c.Listen(func(framework.StateChange) { b.pass() })

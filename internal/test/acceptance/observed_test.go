@@ -26,7 +26,7 @@ func newGauge() *gauge {
 	return &gauge{granted: map[string]int{}, released: map[string]int{}, lost: map[string]int{}}
 }
 
-func (g *gauge) observer() framework.Observer {
+func (g *gauge) observer() framework.Option {
 	count := func(of map[string]int, path string, held time.Duration) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -35,13 +35,13 @@ func (g *gauge) observer() framework.Observer {
 			g.wrong = append(g.wrong, fmt.Sprint(path, " was held for ", held))
 		}
 	}
-	return framework.Observer{
-		AcquireEnd: func(_ context.Context, a framework.Acquire, r framework.AcquireResult) {
+	return recipes.WithObserver(recipes.Observer{
+		AcquireEnd: func(_ context.Context, a recipes.Acquire, r recipes.AcquireResult) {
 			count(g.granted, a.Path, r.Waited)
 		},
-		Released: func(_ context.Context, r framework.Release) { count(g.released, r.Acquire.Path, r.Held) },
-		Lost:     func(_ context.Context, l framework.Loss) { count(g.lost, l.Acquire.Path, l.Held) },
-	}
+		Released: func(_ context.Context, r recipes.Release) { count(g.released, r.Acquire.Path, r.Held) },
+		Lost:     func(_ context.Context, l recipes.Loss) { count(g.lost, l.Acquire.Path, l.Held) },
+	})
 }
 
 // want fails the test unless each path was granted n times and each grant ended
@@ -111,7 +111,7 @@ func TestEachGrantHasOneEnd(t *testing.T) {
 			t.Run(recipe.name+"/"+end.name, func(t *testing.T) {
 				bubble.Run(t, func(t *testing.T, w *bubble.World) {
 					g := newGauge()
-					c := w.Connect("a", framework.WithObserver(g.observer()))
+					c := w.Connect("a", g.observer())
 					r, err := recipe.make(c, "/lock")
 					if err != nil {
 						t.Fatal(err)
@@ -138,7 +138,7 @@ func TestEachGrantHasOneEnd(t *testing.T) {
 func TestEachLeaseOfOneZnodeIsCounted(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		g := newGauge()
-		c := w.Connect("a", framework.WithObserver(g.observer()))
+		c := w.Connect("a", g.observer())
 		rw, err := rwlock.New(c, "/rw")
 		if err != nil {
 			t.Fatal(err)
@@ -161,20 +161,25 @@ func TestEachLeaseOfOneZnodeIsCounted(t *testing.T) {
 // A panic in an observer left the lock held without a lease to release it.
 func TestAnObserverThatPanics(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		a := w.Connect("a", framework.WithObserver(framework.Observer{
-			StateChanged: func(framework.StateChange) { panic("StateChanged") },
-			RequestStart: func(context.Context, framework.Request) context.Context { panic("RequestStart") },
-			RequestEnd:   func(context.Context, framework.Request, framework.RequestResult) { panic("RequestEnd") },
-			Retried:      func(context.Context, framework.Retry) { panic("Retried") },
-			Batched:      func(framework.Batch) { panic("Batched") },
-			Abandoned:    func(framework.Abandonment) { panic("Abandoned") },
-			AcquireStart: func(context.Context, framework.Acquire) context.Context { panic("AcquireStart") },
-			AcquireEnd:   func(context.Context, framework.Acquire, framework.AcquireResult) { panic("AcquireEnd") },
-			Released:     func(context.Context, framework.Release) { panic("Released") },
-			Lost:         func(context.Context, framework.Loss) { panic("Lost") },
-			Overran:      func(context.Context, framework.Overrun) { panic("Overran") },
-			Revoked:      func(context.Context, framework.Revocation) { panic("Revoked") },
-		}))
+		a := w.Connect("a", framework.Together(
+			framework.WithObserver(framework.Observer{
+				StateChanged: func(framework.StateChange) { panic("StateChanged") },
+				RequestStart: func(context.Context, framework.Request) context.Context { panic("RequestStart") },
+				RequestEnd:   func(context.Context, framework.Request, framework.RequestResult) { panic("RequestEnd") },
+				Retried:      func(context.Context, framework.Retry) { panic("Retried") },
+				Batched:      func(framework.Batch) { panic("Batched") },
+				Abandoned:    func(framework.Abandonment) { panic("Abandoned") },
+				Moved:        func(framework.Move) { panic("Moved") },
+			}),
+			recipes.WithObserver(recipes.Observer{
+				AcquireStart: func(context.Context, recipes.Acquire) context.Context { panic("AcquireStart") },
+				AcquireEnd:   func(context.Context, recipes.Acquire, recipes.AcquireResult) { panic("AcquireEnd") },
+				Released:     func(context.Context, recipes.Release) { panic("Released") },
+				Lost:         func(context.Context, recipes.Loss) { panic("Lost") },
+				Overran:      func(context.Context, recipes.Overrun) { panic("Overran") },
+				Revoked:      func(context.Context, recipes.Revocation) { panic("Revoked") },
+			}),
+		))
 		m, err := locks.NewMutex(a, "/lock")
 		if err != nil {
 			t.Fatal(err)

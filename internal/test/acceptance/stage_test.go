@@ -130,12 +130,19 @@ func (s *stage) expire(t *testing.T, p *peer) {
 	}
 }
 
-// upon makes a fault strike a request of p, and fails the test if it has not at
-// the end of the scenario.
+// upon makes a fault strike a request of p, or a multi that does the same, and
+// fails the test if it has not at the end of the scenario.
 func (p *peer) upon(t *testing.T, m testutil.Match, a testutil.Action) *testutil.Fault {
 	t.Helper()
 	fault := testutil.NewFault(m, a)
-	p.strike(t, m, fault, fault.Control)
+	p.strike(t, m, fault, func(r testutil.Request) testutil.Action {
+		if i := slices.IndexFunc(r.Operations, func(o testutil.Operation) bool {
+			return testutil.Request{Op: o.Op, Path: o.Path}.Does(m.Op, m.Path)
+		}); r.Op == testutil.OpMulti && i >= 0 { // as a delete and a create together
+			r.Op, r.Path = r.Operations[i].Op, r.Operations[i].Path
+		}
+		return fault.Control(r)
+	})
 	return fault
 }
 

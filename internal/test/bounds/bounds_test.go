@@ -101,8 +101,8 @@ func TestEveryCallHasABound(t *testing.T) {
 }
 
 // blocking returns the exported functions and methods of a package that can
-// block: those that take a context first and return an error or a channel, and
-// Close and Release.
+// block: those that take a context first and return an error, a channel or a
+// sequence, and Close and Release.
 func blocking(t *testing.T, path string) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, path, "*.go"))
@@ -149,6 +149,9 @@ func canBlock(f *ast.FuncDecl) bool {
 		return last.Name == "error"
 	case *ast.ChanType:
 		return true
+	case *ast.IndexListExpr: // iter.Seq2[K, V]
+		of, ok := last.X.(*ast.SelectorExpr)
+		return ok && of.Sel.Name == "Seq2"
 	}
 	return false
 }

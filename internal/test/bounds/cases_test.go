@@ -3,6 +3,7 @@ package bounds_test
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -43,6 +44,9 @@ var cases = map[string]func(s scene) call{
 			_ = s.c.WaitConnected(ctx)
 		}
 	},
+	"framework.Client.SetServers": func(s scene) call {
+		return func(ctx context.Context) { _ = s.c.SetServers(ctx, "nobody.example:2181") }
+	},
 	"framework.Client.Close":    func(s scene) call { return closing(s.c.Close) },
 	"framework.Client.Children": func(s scene) call { return func(ctx context.Context) { _, _, _ = s.c.Children(ctx, "/") } },
 	"framework.Client.Create":   func(s scene) call { return func(ctx context.Context) { _, _ = s.c.Create(ctx, "/n", nil, 0) } },
@@ -69,8 +73,10 @@ var cases = map[string]func(s scene) call{
 	"framework.Client.SetACL": func(s scene) call {
 		return func(ctx context.Context) { _, _ = s.c.SetACL(ctx, "/d", zk.WorldACL(zk.PermAll), -1) }
 	},
-	"framework.Client.Sync":   func(s scene) call { return func(ctx context.Context) { _ = s.c.Sync(ctx, "/d") } },
-	"framework.Client.Update": func(s scene) call { return func(ctx context.Context) { _, _ = s.c.Update(ctx, "/d", same) } },
+	"framework.Client.Sync":       func(s scene) call { return func(ctx context.Context) { _ = s.c.Sync(ctx, "/d") } },
+	"framework.Client.DeleteTree": func(s scene) call { return func(ctx context.Context) { _, _ = s.c.DeleteTree(ctx, "/d") } },
+	"framework.Client.Put":        func(s scene) call { return func(ctx context.Context) { _, _ = s.c.Put(ctx, "/d", nil) } },
+	"framework.Client.Update":     func(s scene) call { return func(ctx context.Context) { _, _ = s.c.Update(ctx, "/d", same) } },
 	"framework.Client.UpdateOnce": func(s scene) call {
 		return func(ctx context.Context) { _, _ = s.c.UpdateOnce(ctx, "/d", "/m", same) }
 	},
@@ -176,12 +182,23 @@ var cases = map[string]func(s scene) call{
 		n := must(presence.New(s.c, "/p", nil))
 		return func(ctx context.Context) { _ = n.Start(); _ = n.Standing(ctx) }
 	},
+	"presence.Roster.Changes": func(s scene) call { r := follow(s); return func(ctx context.Context) { loop(r.Changes(ctx)) } },
 	"presence.Roster.Close":   func(s scene) call { r := follow(s); return func(context.Context) { r.Close() } },
 	"presence.Roster.Fresh":   func(s scene) call { return of(follow(s).Fresh) },
 	"presence.Roster.Members": func(s scene) call { return func(ctx context.Context) { _, _ = follow(s).Members(ctx) } },
 
+	"cache.Cache.Views": func(s scene) call { k := tree(s); return func(ctx context.Context) { loop(k.Views(ctx)) } },
+	"cache.Value.Changes": func(s scene) call {
+		v := cache.NewValue(tree(s), "/d", func(data []byte) (string, error) { return string(data), nil })
+		return func(ctx context.Context) { loop(v.Changes(ctx)) }
+	},
 	"cache.Cache.Close": func(s scene) call { k := tree(s); return func(context.Context) { k.Close() } },
 	"cache.Cache.Fresh": func(s scene) call { k := tree(s); return of(k.Fresh) },
+	"cache.Cache.Known": func(s scene) call {
+		k := must(cache.New(s.c, "/"))
+		s.T.Cleanup(k.Close)
+		return func(ctx context.Context) { k.Start(); _, _ = k.Known(ctx) }
+	},
 	"cache.Cache.Reach": func(s scene) call { k := tree(s); return func(ctx context.Context) { _, _ = k.Reach(ctx, 1<<40) } },
 	"cache.Cache.Synced": func(s scene) call {
 		k := must(cache.New(s.c, "/"))
@@ -189,6 +206,7 @@ var cases = map[string]func(s scene) call{
 		return func(ctx context.Context) { k.Start(); _, _ = k.Synced(ctx) }
 	},
 
+	"discovery.Discovery.All":       func(s scene) call { return of(services(s).All) },
 	"discovery.Discovery.Close":     func(s scene) call { d := services(s); return func(context.Context) { d.Close() } },
 	"discovery.Discovery.Instances": func(s scene) call { return func(ctx context.Context) { _, _ = services(s).Instances(ctx, "s") } },
 	"discovery.Discovery.Names":     func(s scene) call { return of(services(s).Names) },
@@ -203,6 +221,9 @@ var cases = map[string]func(s scene) call{
 	},
 	"discovery.Service.All": func(s scene) call {
 		return func(ctx context.Context) { _, _ = must(services(s).Service("s")).All(ctx) }
+	},
+	"discovery.Service.Changes": func(s scene) call {
+		return func(ctx context.Context) { loop(must(services(s).Service("s")).Changes(ctx)) }
 	},
 	"discovery.Service.Fresh": func(s scene) call {
 		return func(ctx context.Context) { _, _ = must(services(s).Service("s")).Fresh(ctx) }
@@ -289,6 +310,12 @@ func (g given) Path() string                                       { return "/l"
 func waits[A recipes.Acquirer](s scene, at func(*framework.Client) A) call {
 	bubble.Acquire(s.T, context.Background(), at(s.other))
 	return of(at(s.c).Acquire)
+}
+
+// loop runs a loop until it ends.
+func loop[K, V any](all iter.Seq2[K, V]) {
+	for range all { // its body does nothing
+	}
 }
 
 // seen is an acquirer that lists those in line.

@@ -34,3 +34,12 @@ func FewOf[R any](every int, rows []R) []R {
 	}
 	return few
 }
+
+// Whole skips a test of processes whose times a busy machine changes, unless
+// ZKR_WHOLE is set.
+func Whole(t *testing.T) {
+	t.Helper()
+	if os.Getenv("ZKR_WHOLE") == "" {
+		t.Skip("kills and stops processes, and measures: ZKR_WHOLE=1, as in make processors")
+	}
+}

@@ -1,13 +1,11 @@
 package costs_test
 
 import (
-	"bytes"
 	"encoding/binary"
-	"net"
 	"sync/atomic"
-	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -16,12 +14,19 @@ type traffic struct{ requests, transactions, events atomic.Int64 }
 
 // dial returns a dialer whose connections count in t.
 func (t *traffic) dial(dial framework.Dialer) framework.Dialer {
-	return func(network, address string, timeout time.Duration) (net.Conn, error) {
-		conn, err := dial(network, address, timeout)
-		if err != nil {
-			return nil, err
+	return bubble.Tapped(dial, func() bubble.Tap {
+		return bubble.Tap{Sent: afterFirst(t.sent), Received: afterFirst(t.received)}
+	})
+}
+
+// afterFirst leaves out the first frame, which is a part of the handshake.
+func afterFirst(each func(frame []byte)) func(frame []byte) {
+	first := true
+	return func(frame []byte) {
+		if !first {
+			each(frame)
 		}
-		return &counted{Conn: conn, sent: frames{each: t.sent}, received: frames{each: t.received}}, nil
+		first = false
 	}
 }
 
@@ -49,43 +54,5 @@ func (t *traffic) sent(frame []byte) {
 func (t *traffic) received(frame []byte) {
 	if int32(binary.BigEndian.Uint32(frame)) == eventXid {
 		t.events.Add(1)
-	}
-}
-
-type counted struct {
-	net.Conn
-	sent, received frames
-}
-
-func (c *counted) Write(p []byte) (int, error) {
-	c.sent.add(p)
-	return c.Conn.Write(p)
-}
-
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.received.add(p[:n])
-	return n, err
-}
-
-// frames cuts a stream into frames. The first is part of the handshake.
-type frames struct {
-	each  func(frame []byte)
-	begun bytes.Buffer
-	first bool // has passed
-}
-
-func (f *frames) add(p []byte) {
-	f.begun.Write(p)
-	for f.begun.Len() >= 4 {
-		size := int(binary.BigEndian.Uint32(f.begun.Bytes()))
-		if f.begun.Len() < 4+size {
-			return
-		}
-		frame := f.begun.Next(4 + size)[4:]
-		if f.first {
-			f.each(frame)
-		}
-		f.first = true
 	}
 }

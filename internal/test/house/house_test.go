@@ -38,7 +38,7 @@ var floors = map[string]int{
 }
 
 // above are the folders that may import the managed client, apart from tests.
-var above = []string{"framework", "recipes", "internal/doctor", "internal/managed", "internal/test"}
+var above = []string{"framework", "recipes", "internal/doctor", "internal/closing", "internal/managed", "internal/test"}
 
 // Imports between the packages of the managed client go down, and only those
 // above it import it.
@@ -127,6 +127,13 @@ func TestNothingGrows(t *testing.T) {
 		t.Fatal(err)
 	}
 	large, listed := f.large(), readList(t)
+	_, silent, err := drawMap(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range silent {
+		large["files without a sentence: "+file] = 1
+	}
 	if *lower {
 		for what, n := range listed {
 			listed[what] = min(n, large[what])
@@ -195,6 +202,37 @@ func writeList(t *testing.T, listed map[string]int) {
 	}
 	if err := os.WriteFile(list, []byte(text.String()), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The map is that of the sources.
+func TestMap(t *testing.T) {
+	page, _, err := drawMap(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, mapPage))
+	if err != nil || string(text) != page {
+		t.Errorf("%s is not that of today: make map writes it (%v)", mapPage, err)
+	}
+}
+
+func TestSentence(t *testing.T) {
+	for source, want := range map[string]string{
+		"// Package p is small. It does little.\npackage p\n":                                                  "Package p is small.",
+		"// Package p is small.\npackage p\n\n// a is the first.\nvar a int\n":                                 "a is the first.",
+		"package p\n\nimport \"os\"\n\n// This file opens: see T.\n// It closes. And more.\n\nvar a = os.Open": "Opens: see T. It closes.",
+		"package p\n\nimport (\n\t\"os\" // here\n)\n\nvar (\n\t// a is inside.\n\ta = os.Open\n)\n":           "",
+		"package p\n\n//go:generate x\n\n// f returns.\nfunc f() {}\n":                                         "f returns.",
+		"package p\n\nfunc f() {} // f ends.\n\n// g is the second.\nfunc g() {}\n":                            "",
+	} {
+		file, err := parser.ParseFile(token.NewFileSet(), "", source, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sentence(file); got != want {
+			t.Errorf("%q, want %q, of\n%s", got, want, source)
+		}
 	}
 }
 

@@ -9,7 +9,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/cycles"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
 
 // observerOptions are clients without an observer, and with several.
@@ -18,28 +20,19 @@ var observerOptions = []struct {
 	opts []framework.Option
 }{
 	{"none", nil},
-	{"no functions", []framework.Option{framework.WithObserver(framework.Observer{})}},
-	{"no requests", []framework.Option{framework.WithObserver(everyFunction(false))}},
-	{"every function", []framework.Option{framework.WithObserver(everyFunction(true))}},
-	{"two of every function", []framework.Option{framework.WithObserver(everyFunction(true)), framework.WithObserver(everyFunction(true))}},
+	{"no functions", []framework.Option{framework.WithObserver(framework.Observer{}), recipes.WithObserver(recipes.Observer{})}},
+	{"no requests", []framework.Option{everyFunction(false)}},
+	{"every function", []framework.Option{everyFunction(true)}},
+	{"two of every function", []framework.Option{everyFunction(true), everyFunction(true)}},
 }
 
-// everyFunction is an observer whose functions do nothing.
-func everyFunction(requests bool) framework.Observer {
+// everyFunction is observers whose functions do nothing.
+func everyFunction(requests bool) framework.Option {
 	o := framework.Observer{
-		AcquireStart:    func(ctx context.Context, _ framework.Acquire) context.Context { return ctx },
-		AcquireEnd:      func(context.Context, framework.Acquire, framework.AcquireResult) {},
-		Released:        func(context.Context, framework.Release) {},
-		Lost:            func(context.Context, framework.Loss) {},
-		LostReleased:    func(context.Context, framework.Loss) {},
-		Overran:         func(context.Context, framework.Overrun) {},
-		Revoked:         func(context.Context, framework.Revocation) {},
-		PresenceChanged: func(framework.PresenceChange) {},
-		CacheChanged:    func(framework.CacheChange) {},
-		CacheRead:       func(framework.CacheRead) {},
-		StateChanged:    func(framework.StateChange) {},
-		Abandoned:       func(framework.Abandonment) {},
-		Dropped:         func(framework.Drop) {},
+		StateChanged: func(framework.StateChange) {},
+		Abandoned:    func(framework.Abandonment) {},
+		Moved:        func(framework.Move) {},
+		Dropped:      func(framework.Drop) {},
 	}
 	if requests {
 		o.RequestStart = func(ctx context.Context, _ framework.Request) context.Context { return ctx }
@@ -47,7 +40,20 @@ func everyFunction(requests bool) framework.Observer {
 		o.Retried = func(context.Context, framework.Retry) {}
 		o.Batched = func(framework.Batch) {}
 	}
-	return o
+	return framework.Together(framework.WithObserver(o), cache.WithObserver(cache.Observer{
+		StateChanged: func(cache.StateChange) {},
+		Read:         func(cache.Read) {},
+	}), presence.WithObserver(presence.Observer{
+		StateChanged: func(presence.StateChange) {},
+	}), recipes.WithObserver(recipes.Observer{
+		AcquireStart: func(ctx context.Context, _ recipes.Acquire) context.Context { return ctx },
+		AcquireEnd:   func(context.Context, recipes.Acquire, recipes.AcquireResult) {},
+		Released:     func(context.Context, recipes.Release) {},
+		Lost:         func(context.Context, recipes.Loss) {},
+		LostReleased: func(context.Context, recipes.Loss) {},
+		Overran:      func(context.Context, recipes.Overrun) {},
+		Revoked:      func(context.Context, recipes.Revocation) {},
+	}))
 }
 
 // BenchmarkObservers measures what observers cost: a cycle of an uncontended
@@ -124,7 +130,7 @@ func TestNoObserverAllocatesNothing(t *testing.T) {
 	servers := startServer(t)
 	for name, opts := range map[string][]framework.Option{
 		"none":           nil,
-		"no functions":   {framework.WithObserver(framework.Observer{})},
+		"no functions":   {framework.WithObserver(framework.Observer{}), recipes.WithObserver(recipes.Observer{})},
 		"of states only": {framework.WithObserver(framework.Observer{StateChanged: func(framework.StateChange) {}})},
 	} {
 		m := observerCycles[1].mutex(t, servers, opts)

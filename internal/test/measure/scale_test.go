@@ -244,7 +244,7 @@ func BenchmarkCaches(b *testing.B) {
 				var again atomic.Int64
 				network := &cord{}
 				c := benchClient(b, servers, requests.option(), framework.WithDialer(network.dial), framework.WithSessionTimeout(4*time.Second),
-					framework.WithObserver(framework.Observer{CacheChanged: func(change framework.CacheChange) {
+					cache.WithObserver(cache.Observer{StateChanged: func(change cache.StateChange) {
 						if change.From == "stale" && change.To == "synced" {
 							again.Add(1)
 						}

@@ -3,7 +3,6 @@ package measure_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,26 +11,27 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/tables"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // slowTimeout is T of the tables about slow ensembles.
 const slowTimeout = framework.DefaultSessionTimeout
 
-// fate says what becomes of leases with a stop margin in an ensemble whose
-// round trips all take as long, and how many requests a client that holds sends
-// in T.
-func fate(t *testing.T, margin, roundTrip time.Duration) (leases, requests string) {
+// fate says what becomes of leases with a session timeout T and a stop margin
+// in an ensemble whose round trips all take as long, and how many requests a
+// client that holds sends in T.
+func fate(t *testing.T, timeout, margin, roundTrip time.Duration) (leases, requests string) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		c := w.Connect("slow", framework.WithSessionTimeout(slowTimeout), framework.WithStopMargin(margin))
+		c := w.Connect("slow", framework.WithSessionTimeout(timeout), framework.WithStopMargin(margin))
 		w.ClientNet("slow").Latency(roundTrip/2, roundTrip/2)
-		time.Sleep(slowTimeout)
+		time.Sleep(timeout)
 		s := w.Session(c)
 		const tries = 12
 		lost, refused := 0, 0
-		for _, held := range []time.Duration{slowTimeout / 2, 5 * slowTimeout} {
+		for _, held := range []time.Duration{timeout / 2, 5 * timeout} {
 			for i := range time.Duration(tries) {
-				time.Sleep(i * slowTimeout / 7)
+				time.Sleep(i * timeout / 7)
 				ended := make(chan error, 1)
 				release, err := s.Claim(t.Context(), func(err error) { ended <- err })
 				if errors.Is(err, framework.ErrUnproven) {
@@ -61,10 +61,10 @@ func fate(t *testing.T, margin, roundTrip time.Duration) (leases, requests strin
 			leases = "held"
 		}
 		defer s.Keep()()
-		time.Sleep(3 * slowTimeout)
+		time.Sleep(3 * timeout)
 		w.ResetRequests()
 		measured := bubble.Few(10, 40)
-		time.Sleep(time.Duration(measured) * slowTimeout)
+		time.Sleep(time.Duration(measured) * timeout)
 		requests = fmt.Sprintf("%.0f", float64(w.Requests()[testutil.OpSync])/float64(measured))
 	}, testutil.WithMembers(3))
 	return leases, requests
@@ -90,7 +90,7 @@ func TestSlowEnsembles(t *testing.T) {
 		leases.WriteString(begin)
 		requests.WriteString(begin)
 		for _, part := range margins {
-			l, r := fate(t, slowTimeout/part, slowTimeout*percent/100)
+			l, r := fate(t, slowTimeout, slowTimeout/part, slowTimeout*percent/100)
 			leases.WriteString(" " + l + " |")
 			requests.WriteString(" " + r + " |")
 			if n, err := strconv.Atoi(r); err == nil {
@@ -102,16 +102,11 @@ func TestSlowEnsembles(t *testing.T) {
 		leases.WriteString("\n")
 		requests.WriteString("\n")
 	}
-	page, err := os.ReadFile("../../../docs/performance.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{leases.String()}
-	if testing.Short() {
-		want = strings.SplitAfter(want[0], "\n")
-	}
-	if slices.ContainsFunc(want, func(part string) bool { return !strings.Contains(string(page), part) }) {
-		t.Errorf("docs/performance.md needs this table:\n%s", leases.String())
+	const page = "../../../docs/performance.md"
+	if !testing.Short() {
+		tables.Made(t, page, "slow", leases.String())
+	} else if table := tables.Read(t, page, "slow"); slices.ContainsFunc(strings.SplitAfter(leases.String(), "\n"), func(line string) bool { return !strings.Contains(table, line) }) {
+		t.Errorf("docs/performance.md needs these rows:\n%s", leases.String())
 	}
 	t.Logf("requests in T, which differ a little from run to run:\n%s", requests.String())
 }

@@ -191,5 +191,11 @@ func (l *ledger) lateLocked(c call, r *resource, now time.Time) time.Duration {
 			since = t
 		}
 	}
+	for _, t := range r.holdings {
+		// Its holder has not released it: the znode is removed at the deadline.
+		if t.lost && !t.gone && t.claimed.After(since) {
+			since = t.claimed
+		}
+	}
 	return now.Sub(since)
 }

@@ -147,11 +147,15 @@ func (d *draw) callsOf() (all []Call) {
 	if d.Recipe == Once {
 		whats = []What{Update, Update, UpdateOnce, UpdateOnce, MultiOnce, MultiOnce, MultiOnce, SetAny, SetAny, SetACL, Make, Make, Take}
 	}
+	one := d.Recipe == Once && d.one(1, 4) // several make one ephemeral znode
 	cancels := d.canCancel()
 	for range 1 + d.IntN(4) {
 		c := Call{What: pick(d, whats...), ID: pick(d, "a", "b", "c"), Pause: pick(d, 0, d.instant(), d.upTo(time.Second))}
 		c.Other = c.What == AddOnce && d.one(1, 6)
-		if c.What == Make && d.one(1, 2) {
+		switch {
+		case one && d.one(3, 4):
+			c.What, c.ID = Make, "a"
+		case c.What == Make && d.one(1, 2):
 			c.ID = ""
 		}
 		if cancels {

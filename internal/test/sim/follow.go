@@ -1,9 +1,12 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +26,7 @@ type Follow struct {
 	OneShot bool
 	NoData  bool
 	Recheck time.Duration // or ByBudget
+	Kept    bool          // it is closed once, and another one starts with its snapshot
 }
 
 // Change is one change of a tree that caches follow.
@@ -97,10 +101,13 @@ type follower struct {
 	at   map[string]int        // which of its states a path was last shown in
 }
 
-// follows keeps a cache for a while, and asks it for what must be true.
-func (k *worker) follows(s Step) bool {
+// opens starts a cache.
+func (k *worker) opens(s Step) *follower {
 	root := k.paths[0]
 	var opts []cache.Option
+	if s.Follow.Kept {
+		opts = append(opts, cache.WithSnapshot(filepath.Join(k.dir, k.who.String())))
+	}
 	if s.Follow.Recheck != ByBudget {
 		opts = append(opts, cache.WithRecheck(s.Follow.Recheck))
 	}
@@ -121,9 +128,21 @@ func (k *worker) follows(s Step) bool {
 	k.mu.Lock()
 	k.followers = append(k.followers, f)
 	k.mu.Unlock()
+	return f
+}
+
+// follows keeps a cache for a while, and asks it for what must be true.
+func (k *worker) follows(s Step) bool {
+	f := k.opens(s)
 	pieces, at := s.Writes+1, map[string]int{}
 	for i := range pieces {
 		time.Sleep(s.Work / time.Duration(pieces))
+		if s.Follow.Kept && i == pieces/2 {
+			f.close()
+			last := f.cache.View()
+			f, at = k.opens(s), map[string]int{}
+			f.starts(last)
+		}
 		if !f.asks(s, at, i%3 == 2) {
 			return false
 		}
@@ -135,6 +154,27 @@ func (k *worker) follows(s Step) bool {
 	k.says("stops")
 	f.close()
 	return true
+}
+
+// starts checks what a cache shows that has just started, after one that has
+// shown the view last.
+func (f *follower) starts(last cache.View) {
+	s := f.cache.Status()
+	v := f.cache.View()
+	switch {
+	case !last.Known(), v.Zxid() > 0, s.State == cache.Closed: // it had nothing to keep, has read since, or reads no more
+	case !v.Known() && f.replaced():
+	case s.State != cache.Stale || !errors.Is(s.Err, cache.ErrSnapshot) || s.Zxid > 0 || !maps.EqualFunc(nodes(v), nodes(last), func(a, b cache.Node) bool { return a.Stat == b.Stat && bytes.Equal(a.Data, b.Data) }):
+		f.ledger.fault("%v: starts with %+v and %v, after %v", f.who, s, nodes(v), nodes(last))
+	}
+}
+
+func nodes(v cache.View) map[string]cache.Node {
+	all := map[string]cache.Node{}
+	for n := range v.All() {
+		all[n.Path] = n
+	}
+	return all
 }
 
 // asks asks for a view that shows what is committed now: by Fresh, or by Reach.
@@ -171,8 +211,8 @@ func (f *follower) asks(s Step, at map[string]int, reach bool) bool {
 	case err != nil:
 		f.ledger.fault("%v: asks for %x: %v", f.who, now, err)
 	default:
-		if reach && view.Zxid() < zxid {
-			f.ledger.fault("%v: Reach(%x) has returned %x", f.who, zxid, view.Zxid())
+		if view.Zxid() == 0 || reach && view.Zxid() < zxid {
+			f.ledger.fault("%v: it was asked for %x, and has returned %x", f.who, zxid, view.Zxid())
 		}
 		if f.mayLag() || reach && (zxid == 0 || !inThisHistory) {
 			now = 0

@@ -38,7 +38,7 @@ type fromObserver struct{}
 
 // observer returns the other observer of a client, which is not known before it
 // is made.
-func (w *world) observer(client *atomic.Pointer[framework.Client]) framework.Observer {
+func (w *world) observer(client *atomic.Pointer[framework.Client]) framework.Option {
 	var calls atomic.Int64
 	disturb := func(ctx context.Context, bound time.Duration) {
 		c := client.Load()
@@ -64,17 +64,21 @@ func (w *world) observer(client *atomic.Pointer[framework.Client]) framework.Obs
 		}
 	}
 	long := 2 * w.plan.Timeout
-	return framework.Observer{
-		AcquireStart: func(ctx context.Context, _ framework.Acquire) context.Context {
-			disturb(ctx, inPlace)
-			return ctx
-		},
-		AcquireEnd:   func(ctx context.Context, _ framework.Acquire, _ framework.AcquireResult) { disturb(ctx, inPlace) },
-		Released:     func(ctx context.Context, _ framework.Release) { disturb(ctx, inPlace) },
-		LostReleased: func(ctx context.Context, _ framework.Loss) { disturb(ctx, inPlace) },
-		Lost:         func(ctx context.Context, _ framework.Loss) { disturb(ctx, long) },
-		RequestEnd:   func(ctx context.Context, _ framework.Request, _ framework.RequestResult) { disturb(ctx, long) },
-		Retried:      func(ctx context.Context, _ framework.Retry) { disturb(ctx, long) },
-		StateChanged: func(framework.StateChange) { disturb(context.Background(), long) },
-	}
+	return framework.Together(
+		framework.WithObserver(framework.Observer{
+			RequestEnd:   func(ctx context.Context, _ framework.Request, _ framework.RequestResult) { disturb(ctx, long) },
+			Retried:      func(ctx context.Context, _ framework.Retry) { disturb(ctx, long) },
+			StateChanged: func(framework.StateChange) { disturb(context.Background(), long) },
+		}),
+		recipes.WithObserver(recipes.Observer{
+			AcquireStart: func(ctx context.Context, _ recipes.Acquire) context.Context {
+				disturb(ctx, inPlace)
+				return ctx
+			},
+			AcquireEnd:   func(ctx context.Context, _ recipes.Acquire, _ recipes.AcquireResult) { disturb(ctx, inPlace) },
+			Released:     func(ctx context.Context, _ recipes.Release) { disturb(ctx, inPlace) },
+			LostReleased: func(ctx context.Context, _ recipes.Loss) { disturb(ctx, inPlace) },
+			Lost:         func(ctx context.Context, _ recipes.Loss) { disturb(ctx, long) },
+		}),
+	)
 }

@@ -229,6 +229,7 @@ func Draw(seed uint64) *Plan {
 	d.briefly()
 	d.replacements()
 	d.full()
+	d.snapshots()
 	return d.Plan
 }
 

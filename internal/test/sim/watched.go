@@ -140,6 +140,21 @@ func (d *draw) rechecks() {
 	}
 }
 
+// snapshots draws which caches keep one. It draws last, for the reason that
+// views has.
+func (d *draw) snapshots() {
+	if !d.Recipe.watches() {
+		return
+	}
+	for _, client := range d.Workers {
+		for _, steps := range client {
+			for i := range steps {
+				steps[i].Follow.Kept = steps[i].Follow.On && d.one(1, 3)
+			}
+		}
+	}
+}
+
 func (d *draw) changes() (all []Change) {
 	for range 1 + d.IntN(12) {
 		c := Change{Pause: pick(d, 0, d.instant(), d.upTo(time.Second)), What: pick(d, Put, Put, Put, Mark, Write, Write, Erase, Erase, Anew)}

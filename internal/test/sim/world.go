@@ -46,7 +46,7 @@ type Result struct {
 // Run runs a plan in its own bubble and returns what was wrong with it. Like
 // synctest.Test, it must be called outside of a bubble.
 func Run(t *testing.T, p *Plan) (r *Result) {
-	w := &world{plan: p}
+	w := &world{plan: p, dir: t.TempDir()}
 	defer func() {
 		// Goroutines are left, or wait for each other forever.
 		if v := recover(); v != nil {
@@ -92,6 +92,7 @@ func (r *Result) Judge(pictures string) {
 // world is a run in progress.
 type world struct {
 	plan      *Plan
+	dir       string        // of snapshots
 	bubble    string        // its name in stacks
 	begun     atomic.Bool   // its clients and resources exist: reports take time
 	ending    chan struct{} // closed: everything is being closed
@@ -223,7 +224,7 @@ func (w *world) build() error {
 		opts = append(opts, p.clientOptions()...)
 		var self atomic.Pointer[framework.Client]
 		if p.Observers != NoMore {
-			opts = append(opts, framework.WithObserver(w.observer(&self)))
+			opts = append(opts, w.observer(&self))
 		}
 		switch {
 		case p.Staged:

@@ -16,6 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
 	"github.com/zkrecipes/zkrecipes/recipes/counter"
+	"github.com/zkrecipes/zkrecipes/recipes/discovery"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
@@ -59,8 +60,16 @@ var durations = map[string]duration{
 		_, err := presence.New(offline(t), "/a", nil, presence.WithHealthCheck(d, healthy))
 		return []error{err}
 	}},
+	"cache.WithMaxSnapshotAge": {least: time.Second, zero: true, use: func(t *testing.T, d time.Duration) []error {
+		_, err := cache.New(offline(t), "/a", cache.WithMaxSnapshotAge(d))
+		return []error{err}
+	}},
 	"cache.WithRecheck": {least: ms, zero: true, use: func(t *testing.T, d time.Duration) []error {
 		_, err := cache.New(offline(t), "/a", cache.WithRecheck(d))
+		return []error{err}
+	}},
+	"discovery.WithLastResort": {least: ms, zero: true, use: func(t *testing.T, d time.Duration) []error {
+		_, err := discovery.New(offline(t), "/a", discovery.JSON[string](""), discovery.WithLastResort(d))
 		return []error{err}
 	}},
 	"counter.WithMarkerAge": {least: time.Second, use: func(t *testing.T, d time.Duration) []error {
@@ -101,6 +110,7 @@ var durations = map[string]duration{
 		return apache.WithMemberTimeouts(0, d, time.Minute)
 	})},
 
+	"guardian.Serve":        {why: "any wait after a death makes sense, and none; a negative one is an error"},
 	"recipes.Within":        {why: "what is left of a caller's time may be none; the error names it"},
 	"testutil.Delay":        {why: "any delay can happen"},
 	"testutil.DelayReply":   {why: "any delay can happen"},

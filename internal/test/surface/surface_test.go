@@ -19,6 +19,10 @@ const (
 	broken = "internal/test/surface/testdata/broken"
 )
 
+// opaque is the one internal type that is named on purpose: other packages of
+// the module make options of it, and users pass them on.
+const opaque = "framework: Option: names internal/managed.Config"
+
 // What a public package exports can be used by everybody.
 func TestPublicPackagesNameNoInternalTypes(t *testing.T) {
 	packages := public(t)
@@ -27,6 +31,9 @@ func TestPublicPackagesNameNoInternalTypes(t *testing.T) {
 	}
 	for _, path := range packages {
 		for _, leak := range surface.Leaks(load(t, path)) {
+			if path+": "+leak == opaque {
+				continue
+			}
 			t.Errorf("%s: %s", path, leak)
 		}
 	}

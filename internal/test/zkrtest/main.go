@@ -26,6 +26,9 @@ func Run(args []string, stdout, stderr io.Writer) int { return program(args, std
 // fork.
 func Main(m *testing.M, zkr func(args []string, stdout, stderr io.Writer) int, patient func()) {
 	program = zkr
+	if len(os.Args) > 2 && os.Args[1] == "guard" && os.Args[2] == "--fd" { // the child of a zkr, also of one inside the test
+		os.Exit(zkr(os.Args[1:], os.Stdout, os.Stderr))
+	}
 	const role = "ZKR_TEST_ROLE"
 	switch os.Getenv(role) {
 	case "zkr":
@@ -38,9 +41,14 @@ func Main(m *testing.M, zkr func(args []string, stdout, stderr io.Writer) int, p
 		command()
 	}
 	for _, each := range os.Environ() { // what sets the global flags
-		if name, _, _ := strings.Cut(each, "="); strings.HasPrefix(name, "ZKR_") && name != "ZKR_REAL" && !strings.HasPrefix(name, "ZKR_TEST_") {
+		if name, _, _ := strings.Cut(each, "="); strings.HasPrefix(name, "ZKR_") && name != "ZKR_REAL" && name != "ZKR_WHOLE" && !strings.HasPrefix(name, "ZKR_TEST_") {
 			os.Unsetenv(name)
 		}
+	}
+	// A guardian for each zkr is another process: too much for the times of
+	// these tests on a busy machine. See bubble.Whole.
+	if os.Getenv("ZKR_WHOLE") == "" {
+		os.Setenv("ZKR_GUARDIAN", "off")
 	}
 	// Built with the race detector, a process sleeps for a second before
 	// it ends. There are hundreds here.

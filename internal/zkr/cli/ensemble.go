@@ -18,6 +18,7 @@ import (
 // Ensemble says which ensemble to use and how: the global flags.
 type Ensemble struct {
 	Servers        string
+	ServersFile    string
 	SessionTimeout time.Duration
 	ConnectTimeout time.Duration
 	Auth           []string
@@ -41,6 +42,7 @@ type Ensemble struct {
 
 func (e *Ensemble) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&e.Servers, "servers", "127.0.0.1:2181", "addresses of the ensemble, host:port,host:port/chroot")
+	flags.StringVar(&e.ServersFile, "servers-file", "", "file with what --servers has, used instead of it, and read again about once a minute and in an outage")
 	flags.BoolVar(&e.createChroot, "create-chroot", false, "create the chroot in --servers if it is missing, when a command creates something below it")
 	flags.BoolVar(&e.noContainers, "no-containers", false, "make directories that stay, for servers without container znodes")
 	flags.DurationVar(&e.SessionTimeout, "session-timeout", framework.DefaultSessionTimeout, "session timeout to request")
@@ -87,6 +89,9 @@ func (e *Ensemble) Connect(ctx context.Context, more ...framework.Option) (*fram
 	return client, nil
 }
 
+// Verbose reports whether zkr prints what it does.
+func (e *Ensemble) Verbose() bool { return e.verbose }
+
 // Slack is how long before the deadline of a lease all must be over: a process
 // does not end in the instant of its SIGKILL, and zkr prints its last line.
 func (e *Ensemble) Slack() time.Duration { return min(200*time.Millisecond, e.SessionTimeout/50) }
@@ -106,6 +111,11 @@ func (e *Ensemble) Options() ([]framework.Option, error) {
 	if e.Dial != nil {
 		opts = append(opts, framework.WithDialer(e.Dial))
 	}
+	fromFile, err := e.fromServersFile()
+	if err != nil {
+		return nil, Usage("%w", err)
+	}
+	opts = append(opts, fromFile...)
 	credentials, err := e.credentials()
 	if err != nil {
 		return nil, Usage("%w", err)

@@ -14,7 +14,9 @@ import (
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	e := zkrtest.StartServer(t)
-	holder := zkrtest.Start(t, e.Args("lock", "/held", "--", "sh", "-c", "echo ready; exec sleep 1000")...)
+	// Who comes with another layout joins /locked before it sees that, and is
+	// seen there by others, who refuse the path, too.
+	holder := zkrtest.Start(t, e.Args("lock", "/held", "/locked", "--", "sh", "-c", "echo ready; exec sleep 1000")...)
 	holder.Prints(t, "ready\n")
 	plain := filepath.Join(t.TempDir(), "plain")
 	if err := os.WriteFile(plain, []byte("no program"), 0o600); err != nil {
@@ -55,7 +57,7 @@ func TestExitCodes(t *testing.T) {
 		{"one term whose command fails", e.Args("elect", "--once", "--layout", "selector", "/office/too", "--", "sh", "-c", "exit 7"), 7, ""},
 		{"a term with a command that cannot run", e.Args("elect", "/office/for/none", "--", broken), 126, broken},
 		{"a candidate whose command is not found", nobody.Args("elect", "/office", "--", "no-such-command"), 127, "no-such-command"},
-		{"an election on a path of another recipe", e.Args("elect", "--once", "/held", "--", "true"), 1, "layout"},
+		{"an election on a path of another recipe", e.Args("elect", "--once", "/locked", "--", "true"), 1, "layout"},
 		{"no ensemble to elect", nobody.Args("elect", "--connect-timeout", "200ms", "/free", "--", "true"), 113, "127.0.0.1:1"},
 		{"an unknown layout", e.Args("elect", "--layout", "curator", "/office", "--", "true"), 2, "latch, selector, kazoo"},
 		{"no longest term", e.Args("elect", "--max-term", "0s", "/office", "--", "true"), 2, "--max-term"},
@@ -63,7 +65,7 @@ func TestExitCodes(t *testing.T) {
 
 		{"a reader", e.Args("read", "/rw", "--", "sh", "-c", "exit 7"), 7, ""},
 		{"a writer", e.Args("write", "/rw/too", "--", "sh", "-c", "exit 8"), 8, ""},
-		{"a reader of another layout", e.Args("read", "/held", "--", "true"), 1, "layout"},
+		{"a reader of another layout", e.Args("read", "/locked", "--", "true"), 1, "layout"},
 		{"a layout that a lock does not have", e.Args("lock", "--layout", "plain", "/held", "--", "true"), 2, "curator, kazoo"},
 		{"a layout of the wrong recipe", e.Args("write", "--layout", "latch", "/rw", "--", "true"), 2, "plain, curator, kazoo"},
 

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/missing"
 )
 
 // unreachable returns the error of a client that was not connected in time. It
@@ -81,7 +82,7 @@ func Plain(err error) string {
 func (e *Ensemble) todo(err error) string {
 	var advised *Advice
 	switch {
-	case errors.As(err, new(interface{ MissingChroot() string })):
+	case missing.Chroot(err):
 		return fmt.Sprintf("check --servers %s, or create it with --create-chroot", e.Servers)
 	case errors.As(err, &advised), errors.Is(err, ErrLost): // of a lost lease it says how it was lost
 		return ""

@@ -3,9 +3,12 @@ package cli
 import (
 	"io"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 )
 
-// Printer prints what is sent to it. A reader that takes its time does not keep
+// Printer prints what is sent to it, in a form that is safe for a terminal:
+// names in it may be anybody's. A reader that takes its time does not keep
 // zkr from noticing a signal or a loss.
 type Printer struct {
 	Lines   chan<- string
@@ -21,7 +24,7 @@ func StartPrinter(w io.Writer) *Printer {
 	go func() { // ends when lines is closed, or with the process
 		defer close(results)
 		for text := range lines {
-			_, err := io.WriteString(w, text)
+			_, err := io.WriteString(w, escape.Lines(text))
 			select {
 			case results <- err:
 			default: // nobody wants to know

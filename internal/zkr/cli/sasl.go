@@ -20,7 +20,7 @@ type saslFlags struct {
 }
 
 func (s *saslFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&s.mechanism, "sasl", "", "authenticate by SASL: digest-md5, or gssapi (Kerberos)")
+	flags.StringVar(&s.mechanism, "sasl", "", "authenticate by SASL: digest-md5, or gssapi (Kerberos, by default with KRB5CCNAME or KRB5_CLIENT_KTNAME)")
 	flags.StringVar(&s.user, "sasl-user", "", "user for --sasl; with gssapi app@REALM")
 	flags.StringVar(&s.passwordFile, "sasl-password-file", "", "file with the password for --sasl, one line, that only its owner and group can read")
 	flags.StringVar(&s.keytab, "sasl-keytab", "", "file with the key of --sasl-user for --sasl gssapi, that only its owner and group can read")

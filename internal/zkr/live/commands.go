@@ -1,6 +1,6 @@
 // Package live has the subcommands that show what other clients hold, as it
-// changes: inspect, observe, members, services, top and deadlocks; and revoke,
-// which asks for it.
+// changes: inspect, observe, members, services, top, web and deadlocks; and
+// revoke, which asks for it.
 package live
 
 import (
@@ -11,7 +11,7 @@ import (
 
 // Commands returns the subcommands of this package.
 func Commands(to *cli.Ensemble) []*cobra.Command {
-	all := []*cobra.Command{newInspect(to), newObserve(to), newMembers(to), newServices(to), newRevoke(to), newDeadlocks(to), newTop(to)}
+	all := []*cobra.Command{newInspect(to), newObserve(to), newMembers(to), newServices(to), newRevoke(to), newDeadlocks(to), newTop(to), newWeb(to)}
 	for _, cmd := range all {
 		cmd.GroupID = cli.GroupLocks
 	}

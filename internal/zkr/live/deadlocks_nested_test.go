@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/look"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
@@ -100,7 +101,7 @@ func TestAskedToReleaseKeepsWhatIsKnown(t *testing.T) {
 		t.Errorf("exit code %d, it printed %q", code, text)
 	}
 	_, text = zkrtest.Zkr(e, "top", "--once", "--json", "--interval", "10ms", "/x")
-	var row topRow
+	var row look.Row
 	if err := json.Unmarshal([]byte(text), &row); err != nil || row.Host != "web-1" || !row.Asked || row.Holder != "__REVOKE__ web-1 pid 1: sh" {
 		t.Errorf("%v, it printed %s", err, text)
 	}

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/inspect"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 	"github.com/zkrecipes/zkrecipes/internal/identity"
+	"github.com/zkrecipes/zkrecipes/internal/look"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
@@ -34,10 +36,10 @@ func printDeadlocks(w io.Writer, found inspect.Deadlocks, at string, now time.Ti
 		result += " in what zkr may read"
 	}
 	if n := len(found.Cycles); n > 0 {
-		result = count(n, "deadlock")
+		result = look.Count(n, "deadlock")
 	}
 	if found.Exists {
-		fmt.Fprintf(&out, "%s; %s at and below %s, read with %s\n", result, count(found.Lines, "line"), cli.Printable(at), count(found.Reads, "read"))
+		fmt.Fprintf(&out, "%s; %s at and below %s, read with %s\n", result, look.Count(found.Lines, "line"), escape.Text(at), look.Count(found.Reads, "read"))
 	} else {
 		fmt.Fprintf(&out, "%s\n", nothingAt(at))
 	}
@@ -48,15 +50,7 @@ func printDeadlocks(w io.Writer, found inspect.Deadlocks, at string, now time.Ti
 // nothingAt says that a path does not exist. That is no good news if it was
 // mistyped.
 func nothingAt(at string) string {
-	return cli.Printable(at) + ": does not exist (the ensemble deletes the directories of unused locks)"
-}
-
-// count returns a number of things.
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
+	return escape.Text(at) + ": does not exist (the ensemble deletes the directories of unused locks)"
 }
 
 // story tells a cycle: "A holds /x and waits for /y; B holds /y and waits for
@@ -64,11 +58,11 @@ func count(n int, thing string) string {
 func story(c inspect.Cycle) string {
 	var parts []string
 	for i, s := range c.Steps {
-		does := fmt.Sprintf("holds %s and waits", cli.Printable(s.HasAt))
+		does := fmt.Sprintf("holds %s and waits", escape.Text(s.HasAt))
 		if !s.Has.Holds {
 			does = "stands ahead and waits"
 		}
-		part := fmt.Sprintf("%s %s for %s", ownerIn(c, i), does, cli.Printable(s.WaitsAt))
+		part := fmt.Sprintf("%s %s for %s", ownerIn(c, i), does, escape.Text(s.WaitsAt))
 		if len(s.Nested) > 0 {
 			part += " in its command"
 		}
@@ -91,10 +85,10 @@ func ownerIn(c inspect.Cycle, i int) string {
 	}
 	for j, other := range c.Steps {
 		if j != i && own(other) == data {
-			return fmt.Sprintf("%s (%s)", cli.Readable(data), session)
+			return fmt.Sprintf("%s (%s)", escape.Data(data), session)
 		}
 	}
-	return cli.Readable(data)
+	return escape.Data(data)
 }
 
 func printSteps(w io.Writer, c inspect.Cycle, now time.Time) error {
@@ -103,14 +97,14 @@ func printSteps(w io.Writer, c inspect.Cycle, now time.Time) error {
 		row := func(who, what, at string, one inspect.Contender) {
 			shown := contenderOf(&one, now)
 			fmt.Fprintf(table, "  %s\tsession %s\t%s %s\t%s\t%v\t%s\n",
-				who, shown.Session, what, cli.Printable(at), shown.Mode, shown.Age(), cli.Printable(shown.name))
+				who, shown.Session, what, escape.Text(at), shown.Mode, shown.Age(), escape.Text(shown.name))
 		}
 		if s.Has.Holds {
 			row(ownerIn(c, i), "holds", s.HasAt, s.Has)
 		}
 		who := ownerIn(c, i)
 		if len(s.Nested) > 0 {
-			who = dataText(string(s.Waits.Data))
+			who = look.DataText(string(s.Waits.Data))
 		}
 		row(who, "waits for", s.WaitsAt, s.Waits)
 	}
@@ -175,7 +169,7 @@ func printDeadlocksJSON(w io.Writer, found inspect.Deadlocks, _ string, now time
 // leads from who waits to what it waits for, and from there to who has it.
 func printDeadlocksDot(w io.Writer, found inspect.Deadlocks, at string, now time.Time) error {
 	quoted := func(text string) string {
-		return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(cli.Printable(text)) + `"`
+		return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(escape.Text(text)) + `"`
 	}
 	var nodes, edges []string
 	add := func(list *[]string, format string, args ...any) {

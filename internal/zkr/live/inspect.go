@@ -13,7 +13,8 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/inspect"
-	"github.com/zkrecipes/zkrecipes/internal/identity"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
+	"github.com/zkrecipes/zkrecipes/internal/look"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
 
@@ -154,10 +155,10 @@ func printJSON(w io.Writer, s Snapshot) error { return cli.JSONLine(w, s) }
 
 func printText(w io.Writer, s Snapshot) error {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s: %s\n", cli.Printable(s.Path), cli.Printable(s.headline()))
+	fmt.Fprintf(&out, "%s: %s\n", escape.Text(s.Path), escape.Text(s.headline()))
 	table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	row := func(place string, c Contender) {
-		fmt.Fprintf(table, "  %s\t%s\tsession %s\t%s\t%s\t%s\n", place, c.Mode, c.Session, c.Age(), c.Who(), cli.Printable(c.name))
+		fmt.Fprintf(table, "  %s\t%s\tsession %s\t%s\t%s\t%s\n", place, c.Mode, c.Session, c.Age(), c.Who(), escape.Text(c.name))
 	}
 	holds := "holds"
 	if s.leads {
@@ -177,7 +178,7 @@ func printText(w io.Writer, s Snapshot) error {
 		return err
 	}
 	for _, name := range s.Others {
-		fmt.Fprintf(&out, "  other: %s\n", cli.Readable(name))
+		fmt.Fprintf(&out, "  other: %s\n", escape.Data(name))
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
@@ -219,16 +220,4 @@ func (c Contender) Age() time.Duration {
 }
 
 // Who shows the data of the contender.
-func (c Contender) Who() string { return dataText(c.Data) }
-
-// dataText shows the data of a contender.
-func dataText(data string) string {
-	switch id := identity.Parse([]byte(data)); {
-	case !id.Asked:
-		return cli.Readable(data)
-	case len(id.Own) == 0:
-		return "asked to release"
-	default:
-		return cli.Readable(string(id.Own)) + " (asked to release)"
-	}
-}
+func (c Contender) Who() string { return look.DataText(c.Data) }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
-	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -203,7 +203,7 @@ func TestInspectIsNotFooled(t *testing.T) {
 		{strings.Repeat("ä", 70), strings.Repeat("ä", 60) + "..."},
 		{strings.Repeat("\x00", 70), `"` + strings.Repeat(`\x00`, 60) + `"...`},
 	} {
-		if got := cli.Readable(test.data); got != test.want {
+		if got := escape.Data(test.data); got != test.want {
 			t.Errorf("%q shows as %s, want %s", test.data, got, test.want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/inspect"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
 
@@ -54,7 +55,7 @@ func printTree(ctx context.Context, w io.Writer, r inspect.Reader, at string, as
 		return cli.FailedIf(print(w, snapshotOf(&inspect.Line{Path: at}, time.Now())))
 	}
 	if len(forest.Lines) == 0 && len(forest.Unreadable) == 0 && !asJSON {
-		_, err := fmt.Fprintf(w, "%s: nothing at or below it is held or waited for\n", cli.Printable(at))
+		_, err := fmt.Fprintf(w, "%s: nothing at or below it is held or waited for\n", escape.Text(at))
 		return cli.FailedIf(err)
 	}
 	now := time.Now()

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zkrecipes/zkrecipes/internal/look"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
@@ -16,7 +17,7 @@ func TestJSONIsDocumented(t *testing.T) {
 	zkrtest.JSONIsDocumented(t, map[string]any{
 		"`zkr inspect`, for each lock":   Snapshot{},
 		"its holder or waiter":           Contender{},
-		"`zkr top`, for":                 topRow{},
+		"`zkr top`, for":                 look.Row{},
 		"`zkr deadlocks`":                deadlocksJSON{},
 		"its deadlock":                   cycleJSON{},
 		"its step":                       stepJSON{},
@@ -24,6 +25,7 @@ func TestJSONIsDocumented(t *testing.T) {
 		"its leader":                     leaderJSON{},
 		"`zkr members`":                  member{},
 		"`zkr services`":                 service{},
+		"`zkr services --follow`":        serviceEvent{},
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	treecache "github.com/zkrecipes/zkrecipes/recipes/cache"
@@ -202,7 +203,7 @@ func (m *members) print(event string, one presence.Member) error {
 		}
 		return cli.JSONLine(m.out, line)
 	}
-	text := cli.Printable(one.ID)
+	text := escape.Text(one.ID)
 	if event != "" {
 		text = fmt.Sprintf("%s  %-7s  %s", at.Format(time.RFC3339), event, text)
 	}

@@ -11,7 +11,9 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/inspect"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 	"github.com/zkrecipes/zkrecipes/internal/identity"
+	"github.com/zkrecipes/zkrecipes/internal/look"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -114,7 +116,7 @@ func printLeader(w io.Writer, at time.Time, now recipes.Participant) error {
 	text := "no leader"
 	if now.Path != "" {
 		text = fmt.Sprintf("%s  session %s  candidate since %s  %s",
-			dataText(string(now.Data)), wire.SessionText(now.Session), now.Since.Format(time.RFC3339), cli.Printable(now.Path))
+			look.DataText(string(now.Data)), wire.SessionText(now.Session), now.Since.Format(time.RFC3339), escape.Text(now.Path))
 	}
 	_, err := fmt.Fprintf(w, "%s  %s\n", at.Format(time.RFC3339), text)
 	return err

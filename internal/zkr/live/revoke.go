@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 	"github.com/zkrecipes/zkrecipes/internal/identity"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -179,7 +180,7 @@ func (r *revokeCommand) print(w io.Writer, one Contender) error {
 	if one.Holds {
 		does = "holds"
 	}
-	_, err := fmt.Fprintf(w, "asked %s, which %s  session %s  %v  %s\n", one.Who(), does, one.Session, one.Age(), cli.Printable(one.Path))
+	_, err := fmt.Fprintf(w, "asked %s, which %s  session %s  %v  %s\n", one.Who(), does, one.Session, one.Age(), escape.Text(one.Path))
 	return err
 }
 

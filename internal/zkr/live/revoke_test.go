@@ -35,9 +35,9 @@ func TestRevoke(t *testing.T) {
 			path := fmt.Sprintf("/revoke/%d", i)
 			deaf := zkrtest.Start(t, append(args, path, "--", zkrtest.Self(t))...)
 			deaf.Prints(t, "ready\n")
-			late := zkrtest.Start(t, e.Args("revoke", "--wait", "200ms", path)...)
+			late := zkrtest.Start(t, e.Args("revoke", "--wait", "2s", path)...)
 			if code := late.Wait(t); code != cli.ExitNotAcquired || !strings.Contains(late.Text(), fmt.Sprintf("pid %d: ", deaf.Cmd.Process.Pid)) ||
-				!strings.Contains(late.Text(), "has not left within 200ms (0 of 1 have)") {
+				!strings.Contains(late.Text(), "has not left within 2s (0 of 1 have)") {
 				t.Errorf("%s: asked a holder that does not listen: exit code %d; it printed %q", args[0], code, late.Text())
 			}
 			deaf.Signal(t, syscall.SIGTERM)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/recipes/discovery"
 )
@@ -30,11 +31,18 @@ instances of that service: the id, the addresses, what is not usual, and the URI
 is one. They may have been registered by zkr register, by Go programs (package
 discovery), or by Curator's x-discovery. A service that nobody has registered has no
 instances. A znode that cannot be read as an instance is named on stderr; if one may not
-be read, zkr prints the others and exits with 1.
+be read, zkr prints the others; without --follow it then exits with 1.
+
+--follow goes on until it is interrupted; then it exits with 0. It prints a line for
+each service or instance, and for each one that is added or removed, or an instance that
+is changed: the time, what has happened, and the rest. While zkr is not connected, which
+it says on stderr, they may come and go unseen; what is there at last is always printed.
 
 --json prints one object a line: of an instance, what its znode has. It costs a sync and
-a list, and with NAME one request for 256 instances.`,
+a list, and with NAME one request for 256 instances; with --follow also one watch, and
+requests for what has changed.`,
 		Example: `  zkr services
+  zkr services --follow billing
   zkr services --json billing | jq -r 'select(.enabled != false) | .address'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,24 +50,38 @@ a list, and with NAME one request for 256 instances.`,
 			if err := framework.ValidatePath(s.root); err != nil {
 				return cli.Usage("--root: %w", err)
 			}
+			name := ""
+			if len(args) > 0 {
+				name = args[0]
+				if _, err := s.dir(name); err != nil {
+					return err
+				}
+			}
+			if s.follows {
+				return to.UntilInterrupted(func(ctx context.Context, c *framework.Client) error {
+					defer cli.SayDisconnects(c, cmd.ErrOrStderr(), "services may come and go")()
+					return s.follow(ctx, c, name)
+				})
+			}
 			return to.OnZnodes(func(ctx context.Context, c *framework.Client) error {
 				if len(args) == 0 {
 					return s.names(ctx, c)
 				}
-				return s.instances(ctx, c, args[0])
+				return s.instances(ctx, c, name)
 			})
 		},
 	}
 	cli.ServicesFlag(cmd, &s.root)
+	cmd.Flags().BoolVar(&s.follows, "follow", false, "print changes until interrupted")
 	cmd.Flags().BoolVar(&s.json, "json", false, "print one JSON object a line")
 	return cmd
 }
 
 // services prints services and their instances.
 type services struct {
-	root      string
-	json      bool
-	out, errs io.Writer
+	root          string
+	follows, json bool
+	out, errs     io.Writer
 }
 
 // service is what --json prints of a service. The names are for programs and
@@ -77,7 +99,7 @@ func (s *services) names(ctx context.Context, c *framework.Client) error {
 		if s.json {
 			err = cli.JSONLine(s.out, service{Name: name})
 		} else {
-			_, err = fmt.Fprintln(s.out, cli.Printable(name))
+			_, err = fmt.Fprintln(s.out, escape.Text(name))
 		}
 		if err != nil {
 			return err
@@ -86,13 +108,22 @@ func (s *services) names(ctx context.Context, c *framework.Client) error {
 	return nil
 }
 
-func (s *services) instances(ctx context.Context, c *framework.Client, name string) error {
+// dir returns the directory of a service's instances.
+func (s *services) dir(name string) (string, error) {
 	if name == "" || strings.Contains(name, "/") {
-		return cli.Usage("NAME %q: want a name without a slash", name)
+		return "", cli.Usage("NAME %q: want a name without a slash", name)
 	}
 	dir := cli.ChildPath(s.root, name)
 	if err := framework.ValidatePath(dir); err != nil {
-		return cli.Usage("%w", err)
+		return "", cli.Usage("%w", err)
+	}
+	return dir, nil
+}
+
+func (s *services) instances(ctx context.Context, c *framework.Client, name string) error {
+	dir, err := s.dir(name)
+	if err != nil {
+		return err
 	}
 	ids, err := list(ctx, c, dir)
 	if err != nil {
@@ -129,11 +160,11 @@ func (s *services) print(data []byte, path string) error {
 	i, err := discovery.JSON[json.RawMessage]("").Decode(data)
 	switch {
 	case err != nil:
-		_, err = fmt.Fprintf(s.errs, "zkr: %s: not an instance: %s\n", cli.Printable(path), cli.Plain(err))
+		_, err = fmt.Fprintf(s.errs, "zkr: %s: not an instance: %s\n", escape.Text(path), cli.Plain(err))
 	case s.json:
 		err = cli.JSONLine(s.out, json.RawMessage(data))
 	default:
-		_, err = fmt.Fprintln(s.out, cli.Printable(strings.Join(describe(i), "  ")))
+		_, err = fmt.Fprintln(s.out, escape.Text(strings.Join(describe(i), "  ")))
 	}
 	return err
 }

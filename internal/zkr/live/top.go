@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
+	"github.com/zkrecipes/zkrecipes/internal/look"
 	"github.com/zkrecipes/zkrecipes/internal/ratelimit"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
@@ -100,19 +102,15 @@ type top struct {
 	interval     time.Duration
 	rate         requestRate
 	rows         int
-	order        topOrder
+	order        look.Order
 	filter       string
 }
 
-// How many contenders are read of a line that is shown, and of one that is
-// followed.
-const (
-	detailsShown    = 10
-	detailsFollowed = 1000
-)
+// detailsFollowed is how many contenders are read of a line that is followed.
+const detailsFollowed = 1000
 
 func (t *top) run(ctx context.Context, c *framework.Client, out, errs io.Writer) error {
-	from := newCollector(c, t.path, int(t.rate))
+	from := look.NewCollector(c, t.path, int(t.rate))
 	if t.once || t.asJSON {
 		return t.print(ctx, from, out, errs)
 	}
@@ -129,8 +127,8 @@ func (t *top) run(ctx context.Context, c *framework.Client, out, errs io.Writer)
 
 // print prints rows for scripts. It prints what they do not show to errs, each
 // time that it changes. Once it has printed rows, an error does not end it.
-func (t *top) print(ctx context.Context, from *collector, out, errs io.Writer) error {
-	var m topModel
+func (t *top) print(ctx context.Context, from *look.Collector, out, errs io.Writer) error {
+	var m look.Model
 	told := ""
 	for looks := 1; ; looks++ {
 		found, note := t.look(ctx, from, &m)
@@ -139,7 +137,7 @@ func (t *top) print(ctx context.Context, from *collector, out, errs io.Writer) e
 			return note
 		case note != nil:
 		case t.once && looks == 1 && found.Exists: // grants show only in the second look
-		case !found.current && !t.once:
+		case !found.Current && !t.once:
 			note = errors.New("not connected: no rows until it is")
 		default:
 			if err := t.printLook(out, found, &m); err != nil {
@@ -168,7 +166,7 @@ func (t *top) print(ctx context.Context, from *collector, out, errs io.Writer) e
 }
 
 // note says what the rows do not show, if there is anything.
-func (t *top) note(found topLook) error {
+func (t *top) note(found look.Look) error {
 	if !found.Exists && t.asJSON {
 		return errors.New(nothingAt(t.path))
 	}
@@ -177,18 +175,18 @@ func (t *top) note(found topLook) error {
 
 // look shows the model what is below the path, with the details that the rows
 // and their order need.
-func (t *top) look(ctx context.Context, from *collector, m *topModel) (topLook, error) {
-	for wanted := m.wanted(t.first(m), t.order, t.filter); ; {
-		found, err := from.collect(ctx, wanted)
+func (t *top) look(ctx context.Context, from *look.Collector, m *look.Model) (look.Look, error) {
+	for wanted := m.Wanted(t.first(m), t.order, t.filter); ; {
+		found, err := from.Collect(ctx, wanted)
 		if err == nil && !found.Exists {
-			err = cli.CheckChroot(ctx, from.client)
+			err = cli.CheckChroot(ctx, from.Client)
 		}
-		if err != nil || !found.current && m.seen != nil { // the rows stay as they were
+		if err != nil || !found.Current && m.Seen() { // the rows stay as they were
 			return found, err
 		}
-		m.update(found)
+		m.Update(found)
 		more := false
-		for path, most := range m.wanted(t.first(m), t.order, t.filter) {
+		for path, most := range m.Wanted(t.first(m), t.order, t.filter) {
 			if wanted[path] < most {
 				wanted[path] = most
 				more = true
@@ -201,8 +199,8 @@ func (t *top) look(ctx context.Context, from *collector, m *topModel) (topLook, 
 }
 
 // first returns the rows that are printed.
-func (t *top) first(m *topModel) []topRow {
-	rows := m.rows(t.order, t.filter)
+func (t *top) first(m *look.Model) []look.Row {
+	rows := m.Rows(t.order, t.filter)
 	return rows[:min(len(rows), t.rows)]
 }
 
@@ -214,11 +212,11 @@ type topNothing struct {
 	Unreadable int    `json:"unreadable,omitempty"` // znodes that may not be read, so there may be more lines
 }
 
-func (t *top) printLook(out io.Writer, found topLook, m *topModel) error {
+func (t *top) printLook(out io.Writer, found look.Look, m *look.Model) error {
 	rows := t.first(m)
 	switch {
 	case t.asJSON && len(rows) == 0:
-		return cli.JSONLine(out, topNothing{t.path, found.Exists, len(m.lines), len(found.Unreadable)})
+		return cli.JSONLine(out, topNothing{t.path, found.Exists, len(m.Lines), len(found.Unreadable)})
 	case t.asJSON:
 		for _, r := range rows {
 			if err := cli.JSONLine(out, r); err != nil {
@@ -232,12 +230,12 @@ func (t *top) printLook(out io.Writer, found topLook, m *topModel) error {
 	}
 	note := ""
 	if len(found.Unreadable) > 0 {
-		note = fmt.Sprintf(", %s may not be read", count(len(found.Unreadable), "znode"))
+		note = fmt.Sprintf(", %s may not be read", look.Count(len(found.Unreadable), "znode"))
 	}
-	if len(rows) == 0 && len(m.lines) > 0 {
-		note += ", none of them contains " + cli.Printable(t.filter)
+	if len(rows) == 0 && len(m.Lines) > 0 {
+		note += ", none of them contains " + escape.Text(t.filter)
 	}
-	if _, err := fmt.Fprintf(out, "%s below %s, %d waiting%s\n", count(len(m.lines), "line"), cli.Printable(t.path), m.waiting(), note); err != nil {
+	if _, err := fmt.Fprintf(out, "%s below %s, %d waiting%s\n", look.Count(len(m.Lines), "line"), escape.Text(t.path), m.Waiting(), note); err != nil {
 		return err
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

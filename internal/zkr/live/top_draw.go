@@ -8,6 +8,9 @@ import (
 
 	"github.com/gdamore/tcell/v2"
 
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
+	"github.com/zkrecipes/zkrecipes/internal/look"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
 
@@ -56,7 +59,7 @@ func (s *topScreen) draw() {
 		position = s.drawRows(width)
 	}
 	if s.typing {
-		keys = "filter: " + cli.Printable(s.filter) + "_  (Enter to keep, Esc to clear)"
+		keys = "filter: " + escape.Text(s.filter) + "_  (Enter to keep, Esc to clear)"
 	}
 	if position != "" {
 		keys = position + "  " + keys
@@ -67,12 +70,12 @@ func (s *topScreen) draw() {
 
 // header says what is shown, and whether it is up to date.
 func (s *topScreen) header() string {
-	state := fmt.Sprintf("%s, %d waiting", count(len(s.model.lines), "line"), s.model.waiting())
+	state := fmt.Sprintf("%s, %d waiting", look.Count(len(s.model.Lines), "line"), s.model.Waiting())
 	switch {
-	case !s.from.connected():
+	case !s.from.Connected():
 		state = "NOT CONNECTED, " + state
-		if s.looked && !s.model.now.IsZero() { // the watches have told all changes until the last answer
-			state += fmt.Sprintf(" %s ago", seconds(time.Since(s.from.heard()).Seconds(), true))
+		if s.looked && !s.model.Now.IsZero() { // the watches have told all changes until the last answer
+			state += fmt.Sprintf(" %s ago", look.Seconds(time.Since(s.from.Heard()).Seconds(), true))
 		}
 	case !s.looked:
 		state = "first look"
@@ -81,22 +84,49 @@ func (s *topScreen) header() string {
 	case !s.found.Exists:
 		state = "does not exist"
 	case len(s.found.Unreadable) > 0:
-		state += fmt.Sprintf(", %s may not be read", count(len(s.found.Unreadable), "znode"))
+		state += fmt.Sprintf(", %s may not be read", look.Count(len(s.found.Unreadable), "znode"))
 	}
-	header := fmt.Sprintf("zkr top %s: %s; %s", cli.Printable(s.path), state, count(s.from.sent(), "request"))
+	header := fmt.Sprintf("zkr top %s: %s; %s", escape.Text(s.path), state, look.Count(s.from.Sent(), "request"))
 	if s.rate > 0 {
 		header += fmt.Sprintf(", at most %d/s", s.rate)
 	}
 	header += "; by " + topOrders.Names[s.order]
 	if s.filter != "" {
-		header += "; only " + cli.Printable(s.filter)
+		header += "; only " + escape.Text(s.filter)
 	}
-	return header
+	return header + "; " + serversText(s.from.Client.Servers(), time.Now())
+}
+
+// lately is for how long a server that has failed counts as failing.
+const lately = 2 * time.Minute
+
+// serversText says which of the servers the client is connected to, how many
+// others there are, and how many have failed lately.
+func serversText(all []framework.ServerStatus, now time.Time) string {
+	at, listed, failing := "no server", 0, 0
+	for _, s := range all {
+		if s.From != framework.ServerRemoved {
+			listed++
+		}
+		switch {
+		case s.Connected != "" && s.From == framework.ServerRemoved:
+			at = s.Name + " (removed)"
+		case s.Connected != "":
+			at = s.Name
+		case s.Failure != nil && now.Sub(s.FailureAt) < lately:
+			failing++
+		}
+	}
+	text := fmt.Sprintf("at %s of %d", at, listed)
+	if failing > 0 {
+		text += fmt.Sprintf(", %d failing", failing)
+	}
+	return text
 }
 
 // drawRows draws the rows, and returns the position among them.
 func (s *topScreen) drawRows(width int) string {
-	rows := s.model.rows(s.order, s.filter)
+	rows := s.model.Rows(s.order, s.filter)
 	room := s.room()
 	at := s.index(rows)
 	if at < 0 && len(rows) > 0 {
@@ -118,7 +148,7 @@ func (s *topScreen) drawRows(width int) string {
 		}
 		s.putColumns(topHeader+i, columns, first, style, func(c topColumn) string { return c.text(r) })
 	}
-	s.want(s.model.wanted(shown, s.order, s.filter))
+	s.want(s.model.Wanted(shown, s.order, s.filter))
 	if len(rows) == 0 {
 		return ""
 	}
@@ -151,13 +181,13 @@ func tail(path string, room int) string {
 // of them are on the screen.
 func (s *topScreen) drawContenders(width int) string {
 	s.want(map[string]int{s.follows: detailsFollowed})
-	l := s.model.line(s.follows)
+	l := s.model.Line(s.follows)
 	if l == nil {
-		s.put(0, 1, width, cli.Printable(s.follows)+": nobody holds it or waits", tcell.StyleDefault)
+		s.put(0, 1, width, escape.Text(s.follows)+": nobody holds it or waits", tcell.StyleDefault)
 		return ""
 	}
-	shown := snapshotOf(l, s.model.now)
-	s.put(0, 1, width, cli.Printable(l.Path)+": "+cli.Printable(shown.headline()), tcell.StyleDefault.Underline(true))
+	shown := snapshotOf(l, s.model.Now)
+	s.put(0, 1, width, escape.Text(l.Path)+": "+escape.Text(shown.headline()), tcell.StyleDefault.Underline(true))
 	all := slices.Concat(shown.Holders, shown.Waiting)
 	s.scrolled = max(0, min(s.scrolled, len(all)-s.room()))
 	end := min(len(all), s.scrolled+s.room())
@@ -166,11 +196,11 @@ func (s *topScreen) drawContenders(width int) string {
 		if !c.Holds {
 			place = fmt.Sprintf("waits, %d.", s.scrolled+i+1-len(shown.Holders))
 		}
-		age, session, data := seconds(c.AgeSeconds, true), c.Session, c.Who()
+		age, session, data := look.Seconds(c.AgeSeconds, true), c.Session, c.Who()
 		if c.created.Czxid == 0 { // not read: see detailsFollowed
 			age, session, data = "-", "-", "-"
 		}
-		s.put(0, topHeader+i, width, fmt.Sprintf("%-10s %-9s %-9s session %s  %s  %s", place, c.Mode, age, session, data, cli.Printable(c.name)), tcell.StyleDefault)
+		s.put(0, topHeader+i, width, fmt.Sprintf("%-10s %-9s %-9s session %s  %s  %s", place, c.Mode, age, session, data, escape.Text(c.name)), tcell.StyleDefault)
 	}
 	if end == s.scrolled {
 		return ""

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gdamore/tcell/v2"
 
+	"github.com/zkrecipes/zkrecipes/internal/look"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
 
@@ -17,10 +18,10 @@ import (
 type topScreen struct {
 	*top
 	screen tcell.Screen
-	from   *collector
+	from   *look.Collector
 
 	// What follows belongs to the goroutine that draws.
-	model    topModel
+	model    look.Model
 	err      error // of the last look
 	chosen   string
 	offset   int    // of the first row on the screen
@@ -29,20 +30,20 @@ type topScreen struct {
 	typing   bool   // the filter
 	helping  bool   // the keys are shown
 	looked   bool   // at least once
-	found    topLook
+	found    look.Look
 
 	mu     sync.Mutex // guards wanted
 	wanted map[string]int
 	wake   chan struct{} // has an element when more is wanted
 }
 
-func newTopScreen(t *top, screen tcell.Screen, from *collector) *topScreen {
+func newTopScreen(t *top, screen tcell.Screen, from *look.Collector) *topScreen {
 	return &topScreen{top: t, screen: screen, from: from, wake: make(chan struct{}, 1)}
 }
 
 // lookEnd is the end of a look.
 type lookEnd struct {
-	found topLook
+	found look.Look
 	err   error
 }
 
@@ -67,9 +68,9 @@ func (s *topScreen) run(ctx context.Context) error {
 			return context.Cause(ctx)
 		case l := <-looks:
 			s.looked, s.err = true, l.err
-			if l.err == nil && l.found.current { // otherwise the rows stay as they were
+			if l.err == nil && l.found.Current { // otherwise the rows stay as they were
 				s.found = l.found
-				s.model.update(l.found)
+				s.model.Update(l.found)
 			}
 		case <-tick.C: // shows how the first look goes on, and that the ensemble is lost
 		case event, ok := <-events:
@@ -89,7 +90,7 @@ func (s *topScreen) collect(ctx context.Context, looks chan<- lookEnd) {
 		s.mu.Lock()
 		wanted := maps.Clone(s.wanted)
 		s.mu.Unlock()
-		found, err := s.from.collect(ctx, wanted)
+		found, err := s.from.Collect(ctx, wanted)
 		select {
 		case looks <- lookEnd{found, err}:
 		case <-ctx.Done():
@@ -168,7 +169,7 @@ func (s *topScreen) obey(event tcell.Event) error {
 const toTheEnd = 1 << 30
 
 func (s *topScreen) obeyLetter(letter rune) error {
-	orders := topOrder(len(topOrders.Names))
+	orders := look.Order(len(topOrders.Names))
 	switch letter {
 	case 'q':
 		if s.follows == "" {
@@ -221,7 +222,7 @@ func (s *topScreen) move(by int) {
 		s.scrolled += by // drawContenders limits it
 		return
 	}
-	rows := s.model.rows(s.order, s.filter)
+	rows := s.model.Rows(s.order, s.filter)
 	if len(rows) == 0 {
 		return
 	}
@@ -230,7 +231,7 @@ func (s *topScreen) move(by int) {
 }
 
 // index returns the index of the chosen row, or -1.
-func (s *topScreen) index(rows []topRow) int {
+func (s *topScreen) index(rows []look.Row) int {
 	for i := range rows {
 		if rows[i].Path == s.chosen {
 			return i

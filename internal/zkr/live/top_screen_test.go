@@ -15,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/look"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -52,8 +53,23 @@ func (c *copied) Show() {
 	c.rows = rows
 }
 
+// collectorOf returns a collector with a client of its own.
+func collectorOf(t *testing.T, e *testutil.Embedded, perSecond int) *look.Collector {
+	t.Helper()
+	return collectorAt(t, e, "/locks", perSecond)
+}
+
+func collectorAt(t *testing.T, e *testutil.Embedded, path string, perSecond int) *look.Collector {
+	t.Helper()
+	client := zkrtest.Dial(t, e)
+	if err := client.WaitConnected(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return look.NewCollector(client, path, perSecond)
+}
+
 // startTop starts zkr top. It must be ended by the test.
-func startTop(t *testing.T, from *collector, width, height int) *topTest {
+func startTop(t *testing.T, from *look.Collector, width, height int) *topTest {
 	t.Helper()
 	screen := &copied{SimulationScreen: tcell.NewSimulationScreen("UTF-8")}
 	if err := screen.Init(); err != nil {
@@ -123,8 +139,8 @@ func (tt *topTest) end() error {
 // The most contended lock comes first, changes are shown, keys are obeyed, and
 // the terminal may change its size.
 func TestTopScreen(t *testing.T) {
-	inBubble(t, 30, func(t *testing.T, e *testutil.Embedded, c *framework.Client) {
-		create(t, c, topNode(20, 1))
+	zkrtest.WithHeld(t, 30, func(t *testing.T, e *testutil.Embedded, c *framework.Client) {
+		zkrtest.Create(t, c, zkrtest.HeldNode(20, 1))
 		from := collectorOf(t, e, 500)
 		tt := startTop(t, from, 100, 13)
 		tt.see(0, "zkr top /locks: 30 lines, 1 waiting; ", "at most 500/s", "by waiting")
@@ -134,11 +150,11 @@ func TestTopScreen(t *testing.T) {
 		tt.see(11, "/locks/00008")
 		tt.see(12, "q quit")
 		for n := range 3 {
-			create(t, c, topNode(5, n+1))
+			zkrtest.Create(t, c, zkrtest.HeldNode(5, n+1))
 		}
 		tt.see(2, "/locks/00005 ", " 3 ")
 		tt.see(3, "/locks/00020 ")
-		if err := c.Delete(t.Context(), topNode(5, 0), -1); err != nil {
+		if err := c.Delete(t.Context(), zkrtest.HeldNode(5, 0), -1); err != nil {
 			t.Fatal(err)
 		}
 		tt.see(2, "/locks/00005 ", " 2 ", "0.1") // a grant was seen
@@ -178,7 +194,7 @@ func TestTopScreen(t *testing.T) {
 		tt.see(1, "/locks/00005: mutex or election (selector), held, 2 waiting")
 		tt.see(2, "holds", "exclusive", "session 0x", "_c_")
 		tt.see(4, "waits, 2.")
-		if err := c.Delete(t.Context(), topNode(5, 1), -1); err != nil {
+		if err := c.Delete(t.Context(), zkrtest.HeldNode(5, 1), -1); err != nil {
 			t.Fatal(err)
 		}
 		tt.see(1, "held, 1 waiting")
@@ -204,7 +220,7 @@ func TestTopScreen(t *testing.T) {
 
 // Without an ensemble it says so and goes on, and it sees the ensemble again.
 func TestTopLosesTheEnsemble(t *testing.T) {
-	inBubble(t, 2, func(t *testing.T, e *testutil.Embedded, c *framework.Client) {
+	zkrtest.WithHeld(t, 2, func(t *testing.T, e *testutil.Embedded, c *framework.Client) {
 		from := collectorOf(t, e, 500)
 		tt := startTop(t, from, 120, 10)
 		tt.see(0, "2 lines, 0 waiting")
@@ -237,7 +253,7 @@ func TestTopLosesTheEnsemble(t *testing.T) {
 // The screen says that the path does not exist, and that znodes may not be
 // read.
 func TestTopSaysWhatItCannotSee(t *testing.T) {
-	inBubble(t, 0, func(t *testing.T, e *testutil.Embedded, c *framework.Client) {
+	zkrtest.WithHeld(t, 0, func(t *testing.T, e *testutil.Embedded, c *framework.Client) {
 		if err := c.Delete(t.Context(), "/locks", -1); err != nil {
 			t.Fatal(err)
 		}
@@ -281,7 +297,7 @@ func (p *printed) String() string {
 
 // A lost session does not end what prints rows for scripts: it is told once.
 func TestTopPrintsAfterALostSession(t *testing.T) {
-	inBubble(t, 1, func(t *testing.T, e *testutil.Embedded, c *framework.Client) {
+	zkrtest.WithHeld(t, 1, func(t *testing.T, e *testutil.Embedded, c *framework.Client) {
 		from := collectorOf(t, e, 0)
 		var out, errs printed
 		shown := &top{path: "/locks", asJSON: true, interval: time.Second, rows: 20}
@@ -301,7 +317,7 @@ func TestTopPrintsAfterALostSession(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		create(t, c, topNode(0, 1)) // the first holder's session has ended
+		zkrtest.Create(t, c, zkrtest.HeldNode(0, 1)) // the first holder's session has ended
 		synctest.Wait()
 		before := strings.Count(out.String(), "\n")
 		time.Sleep(time.Minute)
@@ -321,7 +337,7 @@ func TestTopPrintsAfterALostSession(t *testing.T) {
 
 // Ctrl-C ends it from everywhere, also before the first look is done.
 func TestTopCtrlC(t *testing.T) {
-	inBubble(t, 600, func(t *testing.T, e *testutil.Embedded, c *framework.Client) {
+	zkrtest.WithHeld(t, 600, func(t *testing.T, e *testutil.Embedded, c *framework.Client) {
 		for _, keys := range [][]any{{}, {"/a"}, {tcell.KeyEnter}} {
 			from := collectorOf(t, e, 100)
 			tt := startTop(t, from, 80, 10)
@@ -337,16 +353,16 @@ func TestTopCtrlC(t *testing.T) {
 
 // Names and data of znodes cannot control the terminal.
 func TestTopIsNotFooled(t *testing.T) {
-	inBubble(t, 0, func(t *testing.T, e *testutil.Embedded, c *framework.Client) {
+	zkrtest.WithHeld(t, 0, func(t *testing.T, e *testutil.Embedded, c *framework.Client) {
 		dir := "/locks/\x1b[2J\u202e日本"
 		if _, err := c.Create(t.Context(), dir, nil, 0); err == nil {
-			create(t, c, dir+"/"+zkrtest.SomeID+"lock-0000000001")
+			zkrtest.Create(t, c, dir+"/"+zkrtest.SomeID+"lock-0000000001")
 		} else {
 			dir = "/locks/\u202e日本" // the client or the ensemble refuses it
 			if _, err := c.Create(t.Context(), dir, nil, 0); err != nil {
 				t.Fatal(err)
 			}
-			create(t, c, dir+"/"+zkrtest.SomeID+"lock-0000000001")
+			zkrtest.Create(t, c, dir+"/"+zkrtest.SomeID+"lock-0000000001")
 		}
 		from := collectorOf(t, e, 0)
 		tt := startTop(t, from, 100, 10)
@@ -382,7 +398,7 @@ func TestTopOnce(t *testing.T) {
 		t.Errorf("exit code %d; it printed\n%s", code, text)
 	}
 	code, raw, _ := show("--once", "--json", "--sort", "path", "--rows", "1", "--filter", "/y", "/")
-	var row topRow
+	var row look.Row
 	if err := json.Unmarshal([]byte(raw), &row); err != nil || code != 0 || row.Path != "/app/y" || row.Waiting != 1 || row.Sessions != 2 || row.HeldExact {
 		t.Errorf("exit code %d, error %v; it printed %q", code, err, raw)
 	}
@@ -394,4 +410,101 @@ func TestTopOnce(t *testing.T) {
 			t.Errorf("%q: exit code %d", args, code)
 		}
 	}
+}
+
+// Each look prints something, also if there is no line.
+func TestTopPrintsNothingToShow(t *testing.T) {
+	zkrtest.WithHeld(t, 1, func(t *testing.T, e *testutil.Embedded, c *framework.Client) {
+		print := func(shown top) string {
+			t.Helper()
+			shown.interval, shown.rows = time.Second, 20
+			var out, errs bytes.Buffer
+			ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+			defer cancel()
+			_ = shown.print(ctx, collectorAt(t, e, shown.path, 0), &out, &errs) // the time is up, or znodes may not be read
+			return out.String()
+		}
+		if _, err := c.Create(t.Context(), "/none", nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Create(t.Context(), "/secret", nil, 0, zk.DigestACL(zk.PermAll, "user", "password")...); err != nil {
+			t.Fatal(err)
+		}
+		for _, test := range []struct {
+			shown top
+			want  string
+			times int
+		}{
+			{top{path: "/none", asJSON: true}, `{"path":"/none","exists":true,"lines":0}` + "\n", 3},
+			{top{path: "/nope", asJSON: true}, `{"path":"/nope","exists":false,"lines":0}` + "\n", 3},
+			{top{path: "/secret", asJSON: true, once: true}, `{"path":"/secret","exists":true,"lines":0,"unreadable":1}` + "\n", 1},
+			{top{path: "/locks", asJSON: true, filter: "x"}, `{"path":"/locks","exists":true,"lines":1}` + "\n", 3},
+			{top{path: "/secret", once: true}, "0 lines below /secret, 0 waiting, 1 znode may not be read\nLOCK", 1},
+			{top{path: "/locks", once: true, filter: "x"}, "1 line below /locks, 0 waiting, none of them contains x\nLOCK", 1},
+		} {
+			if text := print(test.shown); strings.Count(text, test.want) != test.times {
+				t.Errorf("%+v: it printed %q, want %d of %q", test.shown, text, test.times, test.want)
+			}
+		}
+	})
+}
+
+// Sorted by an age, all lines are read as far as that needs it. The ages are
+// the znodes' own, so they are right from the first look on.
+func TestTopSortsByAge(t *testing.T) {
+	zkrtest.WithHeld(t, 40, func(t *testing.T, e *testutil.Embedded, c *framework.Client) {
+		time.Sleep(time.Minute)
+		zkrtest.Away(t, c, zkrtest.HeldNode(0, 0))
+		zkrtest.Create(t, c, zkrtest.HeldNode(0, 1)) // the youngest, and the first by its path
+		zkrtest.Create(t, c, zkrtest.HeldNode(30, 1))
+		time.Sleep(time.Second)
+		zkrtest.Create(t, c, zkrtest.HeldNode(20, 1))
+		from := collectorOf(t, e, 0)
+		tt := startTop(t, from, 100, 13)
+		tt.see(2, "/locks/00020")
+		before := from.Sent()
+		tt.press("ss", "g")
+		tt.see(0, "by held")
+		tt.see(2, "/locks/00001")
+		if n := from.Sent() - before; n > 40 {
+			t.Errorf("%d requests", n)
+		}
+		tt.press("G")
+		tt.see(11, "/locks/00000")
+		tt.press("sg")
+		tt.see(0, "by oldest")
+		tt.see(2, "/locks/00030")
+		tt.see(3, "/locks/00020")
+		tt.press(tcell.KeyCtrlC)
+		if err := tt.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The contenders of a long line are scrolled.
+func TestTopScrollsContenders(t *testing.T) {
+	zkrtest.WithHeld(t, 1, func(t *testing.T, e *testutil.Embedded, c *framework.Client) {
+		for n := range 30 {
+			zkrtest.Create(t, c, zkrtest.HeldNode(0, n+1))
+		}
+		tt := startTop(t, collectorOf(t, e, 0), 100, 13)
+		tt.see(2, "/locks/00000", " 30 ")
+		tt.press(tcell.KeyEnter)
+		tt.see(12, "1 to 10 of 31")
+		tt.see(2, "holds ")
+		tt.press(tcell.KeyPgDn)
+		tt.see(2, "waits, 10.")
+		tt.press("G")
+		tt.see(12, "22 to 31 of 31")
+		tt.see(11, "waits, 30.", "session 0x")
+		tt.press("k")
+		tt.see(12, "21 to 30 of 31")
+		tt.press("g", "q")
+		tt.see(12, "row 1 of 1")
+		tt.press("q")
+		if err := tt.end(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/inspect"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
 
@@ -25,7 +26,7 @@ func (h *leaseCommand) warnOfOpenACL(ctx context.Context, c *framework.Client) {
 	for _, at := range h.paths {
 		if h.isOpen(ctx, c, at) {
 			cli.Say(h.in.Stderr, time.Second, fmt.Sprintf("zkr: %s: anybody can delete its znodes and so take the lock, "+
-				"since the credentials protect nothing without --acl (auth::cdrwa is for their owner alone)\n", cli.Printable(at)))
+				"since the credentials protect nothing without --acl (auth::cdrwa is for their owner alone)\n", escape.Text(at)))
 			return
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/recipes/barrier"
 )
@@ -33,9 +34,10 @@ not waited for it: zkr exits with 112. CMD goes on in any case.
 
 CMD inherits stdin, and gets the signals that zkr gets. While zkr waits for the others,
 before CMD or after it, a signal that asks it to end does so, and removes the znode. If
-zkr is killed, so is CMD on Linux, and the znode goes when the session expires. If you
-have credentials, give --acl: otherwise anybody can delete the znodes. All members must
-be allowed to read each other's.
+zkr is killed, its guardian (see zkr help lock) kills CMD's process group and removes
+the znode; without one, CMD is killed on Linux, and the znode goes when the session
+expires. If you have credentials, give --acl: otherwise anybody can delete the znodes.
+All members must be allowed to read each other's.
 
 It costs about ten requests.`,
 		Example: `  zkr barrier /jobs/load-test --members 8 -- ./attack.sh
@@ -46,7 +48,7 @@ It costs about ten requests.`,
 	flags := cmd.Flags()
 	flags.IntVar(&b.members, "members", 0, "how many members begin and end together")
 	flags.DurationVar(&b.wait, "wait", 0, "how long to wait for a connection and the others at the beginning (default: no limit)")
-	b.addACL(cmd)
+	b.jobCommand.addFlags(cmd)
 	return cmd
 }
 
@@ -88,7 +90,7 @@ func (b *barrierCommand) run(ctx context.Context, in *cli.Process) error {
 	if err != nil {
 		return cli.Usage("%w", err)
 	}
-	defer cli.SayDisconnects(client, in.Stderr, cli.Printable(b.path())+": the session may expire")()
+	defer cli.SayDisconnects(client, in.Stderr, escape.Text(b.path())+": the session may expire")()
 	var inside *barrier.Inside
 	err = in.Signals.EndWhile(wait, func(ctx context.Context) (err error) {
 		inside, err = b.enter(ctx, client, double)
@@ -127,7 +129,7 @@ func (b *barrierCommand) enter(ctx context.Context, c *framework.Client, double 
 
 // work runs the command. ended is its exit.
 func (b *barrierCommand) work() (ended, err error) {
-	job, err := b.jobCommand.start(b.program, b.command, os.Environ())
+	job, err := b.startGuarded(b.program, b.command, os.Environ())
 	if err != nil {
 		return nil, cannotRun(err)
 	}

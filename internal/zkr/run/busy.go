@@ -9,6 +9,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/inspect"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 	"github.com/zkrecipes/zkrecipes/internal/ratelimit"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/live"
@@ -94,9 +95,9 @@ func (h *leaseCommand) sayWait(ctx context.Context, c *framework.Client, waiting
 			text = ""
 		}
 		if text != "" {
-			cli.Say(h.in.Stderr, 0, fmt.Sprintf("zkr: %s: %s: %s\n", cli.Printable(h.path()), waiting, cli.Printable(text)))
+			cli.Say(h.in.Stderr, 0, fmt.Sprintf("zkr: %s: %s: %s\n", escape.Text(h.path()), waiting, escape.Text(text)))
 		}
-		defer cli.SayDisconnects(c, h.in.Stderr, cli.Printable(h.path())+": "+waiting)()
+		defer cli.SayDisconnects(c, h.in.Stderr, escape.Text(h.path())+": "+waiting)()
 		<-ctx.Done()
 	}()
 	return func() {

@@ -38,9 +38,9 @@ func TestWhoHolds(t *testing.T) {
 		}{
 			{e.Args("lock", "--try", "/who/lock"), "lock is busy: " + one + ", 1 waiting", cli.ExitNotAcquired},
 			{e.Args("lock", "--try", "/who/lock", "--", "true"), "lock is busy: " + one + ", 1 waiting", cli.ExitNotAcquired},
-			{e.Args("lock", "--wait", "200ms", "/who/lock"), "timed out after 200ms: " + one + ", 1 waiting", cli.ExitNotAcquired},
+			{e.Args("lock", "--wait", "2s", "/who/lock"), "timed out after 2s: " + one + ", 1 waiting", cli.ExitNotAcquired},
 			{e.Args("lock", "--try", "-E", "0", "/who/lock", "--", "false"), "busy", 0},
-			{e.Args("lock", "--wait", "200ms", "--conflict-exit-code", "75", "/who/lock"), "timed out", 75},
+			{e.Args("lock", "--wait", "2s", "--conflict-exit-code", "75", "/who/lock"), "timed out", 75},
 			{e.Args("lock", "--try", "/who/free", "/who/lock"), "busy: /who/lock " + one + ", 1 waiting$", cli.ExitNotAcquired},
 			{e.Args("write", "--try", "/who/rw"), "busy: " + one + `, \S+ pid \d+: zkr \(.*\), 0 waiting`, cli.ExitNotAcquired},
 			{e.Args("semaphore", "--max", "5", "--try", "/who/permits"), "busy: " + one + `, .*, 2 more, 0 waiting`, cli.ExitNotAcquired},

@@ -10,7 +10,6 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/spf13/cobra"
 
-	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/live"
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -91,7 +90,7 @@ func (c *electCommand) run(ctx context.Context, in *cli.Process) error {
 
 	pauses := &termBackoff{path: c.path(), stderr: c.stderr}
 	pauses.Reset()
-	client, err := c.connect(ctx, framework.WithObserver(c.campaigns(pauses)))
+	client, err := c.connect(ctx, recipes.WithObserver(c.campaigns(pauses)))
 	if err != nil {
 		return cli.BySignal(ctx, err)
 	}
@@ -132,14 +131,14 @@ func (c *electCommand) run(ctx context.Context, in *cli.Process) error {
 
 // campaigns returns an observer that says who leads while this candidate waits,
 // and notes why a campaign failed.
-func (c *electCommand) campaigns(pauses *termBackoff) framework.Observer {
+func (c *electCommand) campaigns(pauses *termBackoff) recipes.Observer {
 	stop := func() {}
-	return framework.Observer{
-		AcquireStart: func(ctx context.Context, _ framework.Acquire) context.Context {
+	return recipes.Observer{
+		AcquireStart: func(ctx context.Context, _ recipes.Acquire) context.Context {
 			stop = c.sayWait(ctx, c.client, "not elected yet")
 			return ctx
 		},
-		AcquireEnd: func(_ context.Context, _ framework.Acquire, r framework.AcquireResult) {
+		AcquireEnd: func(_ context.Context, _ recipes.Acquire, r recipes.AcquireResult) {
 			stop()
 			pauses.refused = r.Err
 		},

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -119,7 +120,7 @@ func (h *holding) announcement(client *framework.Client, lease *recipes.Lease) (
 		if err != nil {
 			return "", cli.Failed(err)
 		}
-		fmt.Fprintln(&text, cli.Escaped(string(line)))
+		fmt.Fprintln(&text, escape.JSON(string(line)))
 	}
 	return text.String(), nil
 }

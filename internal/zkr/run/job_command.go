@@ -14,16 +14,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
 
 // jobCommand is what the subcommands that run a command share, whether it needs
 // a lease or not.
 type jobCommand struct {
-	to    *cli.Ensemble
-	start func(program string, args, env []string) (*job, error)
-	acl   cli.ACLFlag
-	nests bool // several zkrs that run each other can hold the same path
+	to     *cli.Ensemble
+	start  func(program string, args, env []string) (*job, error)
+	acl    cli.ACLFlag
+	guards guards
+	nests  bool // several zkrs that run each other can hold the same path
 
 	in      *cli.Process
 	paths   []string
@@ -31,7 +33,9 @@ type jobCommand struct {
 	program string   // the path of the executable
 }
 
-func (h *jobCommand) addACL(cmd *cobra.Command) {
+// addFlags adds the flags of all subcommands that run a command.
+func (h *jobCommand) addFlags(cmd *cobra.Command) {
+	h.addGuardian(cmd)
 	cmd.Flags().Var(&h.acl, "acl", "who may use the znodes that zkr creates, scheme:id:permissions; may be repeated (default: everybody)")
 }
 
@@ -72,13 +76,17 @@ func cannotRun(err error) error {
 // runs it. It says on stderr if it takes a while to connect.
 func (h *jobCommand) connect(ctx context.Context, more ...framework.Option) (*framework.Client, error) {
 	slow := time.AfterFunc(cli.AWhile, func() {
-		cli.Say(h.in.Stderr, time.Second, fmt.Sprintf("zkr: %s: no server of %s answers yet\n", cli.Printable(h.path()), cli.Printable(h.to.Servers)))
+		cli.Say(h.in.Stderr, time.Second, fmt.Sprintf("zkr: %s: no server of %s answers yet\n", escape.Text(h.path()), escape.Text(h.to.Servers)))
 	})
 	defer slow.Stop()
 	if len(h.acl) > 0 {
 		more = append(more, framework.WithACL(h.acl...))
 	}
-	client, err := h.to.Connect(ctx, more...)
+	guardians, err := h.guardians()
+	if err != nil {
+		return nil, err
+	}
+	client, err := h.to.Connect(ctx, append(more, guardians...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,12 @@ type group struct {
 // startJob starts a command with our stdin, stdout and stderr. If stdin is a
 // terminal and we own it, the job gets it.
 func startJob(program string, args, env []string) (*job, error) {
+	return startTold(program, args, env, func(int) {})
+}
+
+// startTold is startJob. It calls began with the id of the command, which leads
+// its group, before anything waits for it.
+func startTold(program string, args, env []string, began func(id int)) (*job, error) {
 	cmd := exec.Command(program, args[1:]...)
 	cmd.Args[0] = args[0]
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, os.Stdin, os.Stdout, os.Stderr
@@ -45,6 +51,7 @@ func startJob(program string, args, env []string) (*job, error) {
 		err := startOnTerminal(cmd)
 		if err == nil {
 			j.id = cmd.Process.Pid
+			began(j.id)
 			if terminalGroup() == syscall.Getpgrp() {
 				j.terminal = true
 				j.giveTerminal()

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
+	"github.com/zkrecipes/zkrecipes/internal/missing"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
@@ -50,9 +52,10 @@ Without CMD zkr prints the path of the znode when it stands, and removes it at S
 SIGINT, SIGQUIT or SIGHUP, and exits with 0. --json prints an object when it stands, and
 for each change.
 
-If zkr is killed, so is CMD on Linux, and the znode goes when the session expires. If CMD
-runs zkr for the same GROUP and ID, that one would wait forever: it exits with 2, unless
---layout lets both stand.
+If zkr is killed, its guardian (see zkr help lock) kills CMD's process group and removes
+the znode; without one, CMD is killed on Linux, and the znode goes when the session
+expires. If CMD runs zkr for the same GROUP and ID, that one would wait forever: it exits
+with 2, unless --layout lets both stand.
 
 It costs two requests, in each session, and one per session timeout. If you have
 credentials, give --acl: otherwise anybody can delete the znode.`,
@@ -78,7 +81,7 @@ type joinCommand struct {
 func (j *joinCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.DurationVar(&j.wait, "wait", 0, "how long to wait for a connection and the name at most (default: no limit)")
-	j.addACL(cmd)
+	j.jobCommand.addFlags(cmd)
 	flags.BoolVar(&j.json, "json", false, "without CMD: print time, znode, state, session and error as one JSON object a line")
 }
 
@@ -153,7 +156,7 @@ func (j *joinCommand) run(ctx context.Context, in *cli.Process) error {
 		return cli.Usage("%w", err)
 	}
 	j.paths = []string{node.Path()}
-	defer cli.SayDisconnects(client, in.Stderr, cli.Printable(j.path())+": the session may expire")()
+	defer cli.SayDisconnects(client, in.Stderr, escape.Text(j.path())+": the session may expire")()
 	defer j.sayChanges(node)()
 	if err := in.Signals.EndWhile(wait, func(ctx context.Context) error { return j.stand(ctx, client, node) }); err != nil {
 		return err
@@ -208,7 +211,7 @@ func isFinal(err error) bool {
 			return true
 		}
 	}
-	return errors.As(err, new(interface{ MissingChroot() string }))
+	return missing.Chroot(err)
 }
 
 // removalTime is for how long the command does not hear of the signal that is
@@ -218,7 +221,7 @@ const removalTime = 5 * time.Second
 // work runs the command, and returns its exit.
 func (j *joinCommand) work(node *presence.Node) error {
 	env := append(os.Environ(), heldVariable+"="+os.Getenv(heldVariable)+"\n"+j.held(node.Status().Session))
-	job, err := j.start(j.program, j.command, env)
+	job, err := j.startGuarded(j.program, j.command, env)
 	if err != nil {
 		return cannotRun(err)
 	}
@@ -269,14 +272,14 @@ func (j *joinCommand) remove(node *presence.Node) error {
 
 // left is what zkr says about a znode that could not be removed.
 func (j *joinCommand) left(err error) string {
-	return fmt.Sprintf("zkr: %s: %s (it ends with the session)\n", cli.Printable(j.path()), cli.Plain(err))
+	return fmt.Sprintf("zkr: %s: %s (it ends with the session)\n", escape.Text(j.path()), cli.Plain(err))
 }
 
 // hold prints what there is to print, until a signal arrives.
 func (j *joinCommand) hold(node *presence.Node) error {
 	p := cli.StartPrinter(j.in.Stdout)
 	defer close(p.Lines)
-	text, changes := cli.Printable(j.path())+"\n", make(chan presence.Status)
+	text, changes := escape.Text(j.path())+"\n", make(chan presence.Status)
 	if j.json {
 		text = ""
 		over := make(chan struct{})
@@ -334,7 +337,7 @@ func (j *joinCommand) line(s presence.Status) (string, error) {
 		line.Error = s.Err.Error()
 	}
 	text, err := json.Marshal(line)
-	return cli.Escaped(string(text)) + "\n", err
+	return escape.JSON(string(text)) + "\n", err
 }
 
 // sayChanges says on stderr why the znode has not stood for a while, and when
@@ -343,7 +346,7 @@ func (j *joinCommand) sayChanges(node *presence.Node) (stop func()) {
 	over, said := make(chan struct{}), ""
 	say := func(text string) {
 		said = text
-		fmt.Fprintf(j.in.Stderr, "zkr: %s: %s\n", cli.Printable(j.path()), text)
+		fmt.Fprintf(j.in.Stderr, "zkr: %s: %s\n", escape.Text(j.path()), text)
 	}
 	unlisten := node.Listen(func(s presence.Status) { // it may wait for a reader of stderr: nobody waits for it
 		if s.State == presence.Standing && said != "" {
@@ -375,7 +378,7 @@ func why(s presence.Status) string {
 	case s.State == presence.Taken && s.Session == 0:
 		return "there is a persistent znode"
 	case s.State == presence.Taken:
-		return fmt.Sprintf("session %s has the name: %s", wire.SessionText(s.Session), cli.Readable(string(s.Data)))
+		return fmt.Sprintf("session %s has the name: %s", wire.SessionText(s.Session), escape.Data(string(s.Data)))
 	case s.State == presence.Pending && s.Err != nil:
 		return cli.Plain(s.Err)
 	}

@@ -103,14 +103,24 @@ following cases CMD may still run when the next holder begins:
 
   - Somebody deletes the lease's znode, or closes its session on a server. CMD gets
     SIGTERM as soon as zkr learns of it, and SIGKILL after --grace.
-  - zkr is stopped or paused.
-  - zkr is killed. On Linux CMD is killed with it, but not the processes that CMD
-    has started. On other systems CMD goes on.
+  - zkr and its guardian are both stopped, or the machine, container or cgroup is
+    paused: CMD is killed when they go on.
+  - zkr has no guardian, and is stopped or killed. On Linux CMD is killed with it,
+    but not the processes that CMD has started. On other systems CMD goes on.
   - CMD runs as another user (sudo), and zkr must not signal it. zkr says so.
   - CMD leaves processes in the background or in another process group. They go on.
     On Windows, so does every process that CMD has started.
 
-After a loss zkr waits until CMD has ended.`
+After a loss zkr waits until CMD has ended.
+
+On Linux zkr starts a guardian with CMD, unless it is process 1 of a container. If zkr
+dies, the guardian kills CMD's process group, and then closes the session: the next
+client holds the lock in milliseconds. If zkr is stopped, the guardian kills the group
+before another client can be granted the lock. What CMD leaves in its group when it
+ends is not killed. --guardian=off does without. --guardian=SOCKET, or ZKR_GUARDIAN,
+also uses zkr guard, which closes the session if the guardian is killed as well.
+Without CMD there is a guardian only by the flag: a script that has started zkr then
+has no time to stop if zkr is killed.`
 
 	lossExit = ` Then zkr exits with 112, or with
 --lost-exit-code.`
@@ -127,7 +137,7 @@ const defaultGrace = time.Second
 
 func (h *leaseCommand) addFlags(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&h.grace, "grace", defaultGrace, "time between SIGTERM and SIGKILL when the lease is lost; at most a third of the session timeout")
-	h.addACL(cmd)
+	h.jobCommand.addFlags(cmd)
 	h.lostCode = codeFlag{code: cli.ExitLost, least: 1}
 	cmd.Flags().Var(&h.lostCode, "lost-exit-code", "exit code when the lease is lost, whatever CMD returned")
 }
@@ -217,14 +227,15 @@ func (h *leaseCommand) work(lease *recipes.Lease, over <-chan struct{}) error {
 		why := cmp.Or(lease.Err(), recipes.ErrNotHeld)
 		return &cli.Exit{Code: h.lostCode.code, Err: cli.Urgent{Err: fmt.Errorf("%s: %w before %s was started: %w", h.path(), cli.ErrLost, h.name(), why)}}
 	}
-	job, err := h.start(h.program, h.command, h.environment(lease))
+	h.tellDeadline(lease)
+	job, err := h.startGuarded(h.program, h.command, h.environment(lease))
 	if err != nil {
 		return cannotRun(err)
 	}
 	h.guard(lease, job, over)
 	h.in.Signals.Last = h.in.Signals.Last || job.interrupted
-	if err := lease.Err(); err != nil {
-		return h.lost(err)
+	if !lease.Held() { // if zkr was stopped, the clock may be the first to know
+		return h.lost(cmp.Or(lease.Err(), recipes.ErrNotHeld))
 	}
 	return job.exit()
 }
@@ -283,8 +294,16 @@ func (h *leaseCommand) guard(lease *recipes.Lease, job *job, over <-chan struct{
 	defer stderr.Finish(time.Second)
 	lost := lease.Lost()
 	var kill <-chan time.Time
+	var ticks <-chan time.Time // nil: nobody needs to know the deadline
+	if h.guards.child != nil {
+		ticker := time.NewTicker(max(h.to.SessionTimeout/40, time.Millisecond))
+		defer ticker.Stop()
+		ticks = ticker.C
+	}
 	for {
 		select {
+		case <-ticks:
+			h.tellDeadline(lease)
 		case <-job.ended:
 			if kill != nil {
 				job.kill() // what it has left running must not go on without the lease

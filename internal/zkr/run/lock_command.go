@@ -145,6 +145,7 @@ func (t *lockCommand) run(ctx context.Context, in *cli.Process, acquirerOf acqui
 // has had that time.
 func (t *lockCommand) close(client *framework.Client, lease *recipes.Lease) {
 	if len(t.command) == 0 && lease != nil && errors.Is(lease.Err(), framework.ErrUnproven) {
+		t.guards.giveUp()
 		if t.to.Left != nil {
 			t.to.Left(client)
 		}

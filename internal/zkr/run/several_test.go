@@ -79,7 +79,7 @@ func TestSeveralPathsAllOrNothing(t *testing.T) {
 		}
 	}
 	ends(waiter("--try"), cli.ExitNotAcquired)
-	ends(waiter("--wait", "200ms"), cli.ExitNotAcquired)
+	ends(waiter("--wait", "2s"), cli.ExitNotAcquired)
 	waits := waiter()
 	e.InLine(t, client, "/all/m", 2)
 	waits.Signal(t, syscall.SIGTERM)

@@ -11,12 +11,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/cycles"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
-	"github.com/zkrecipes/zkrecipes/internal/zkr/znode"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
@@ -108,7 +108,7 @@ func (b *bench) run(ctx context.Context, c *framework.Client, out, errs io.Write
 	// itself.
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second+time.Duration(b.locks)*10*time.Millisecond)
 	defer cancel()
-	if untidy := znode.RemoveTree(late, c, root); untidy != nil {
+	if _, untidy := c.DeleteTree(late, root); untidy != nil && !errors.Is(untidy, zk.ErrNoNode) {
 		fmt.Fprintf(errs, "zkr: cannot delete %s, which the ensemble will delete: %s\n", root, cli.Plain(untidy))
 	}
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 // Commands returns the subcommands of this package.
 func Commands(to *cli.Ensemble) []*cobra.Command {
-	all := []*cobra.Command{newBench(to), newDoctor(to), cli.WithoutEnsemble(newServer(to)), cli.WithoutEnsemble(newDemo(to))}
+	all := []*cobra.Command{newBench(to), newDoctor(to), newGuard(to), cli.WithoutEnsemble(newServer(to)), cli.WithoutEnsemble(newDemo(to))}
 	for _, cmd := range all {
 		cmd.GroupID = cli.GroupEnsembles
 	}

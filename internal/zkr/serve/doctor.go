@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/internal/doctor"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
+	"github.com/zkrecipes/zkrecipes/internal/guard"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
 
@@ -19,19 +22,24 @@ func newDoctor(to *cli.Ensemble) *cobra.Command {
 		Use:                   "doctor [flags]",
 		Short:                 "Ask each server whether it keeps the promises that locks need",
 		Long: `Asks each address of --servers, as the other commands would use it: with the same
-credentials, --tls and --sasl flags, and for sessions of --session-timeout. A line for
-each question says ok, note or FAILS, and what was seen. The lines below it say what
-was promised, and what to do. The questions, and what a good answer promises:
+credentials, --tls and --sasl flags, and for sessions of --session-timeout. For each
+answer that is not ok, a line says note or FAILS, and what was seen. The lines below it
+say what was promised, and what to do. The last line has the counts. With --all the
+answers that are ok have a line, too; --json prints all. The questions, and what a good
+answer promises:
 
 ` + promises(false) + `
 With --slow, which takes up to three session timeouts and two minutes more:
 
 ` + promises(true) + `
+If ZKR_GUARDIAN is a socket, zkr guard is asked there what it guards.
+
 The other questions take at most 30 seconds. It works below a new directory,
 /zkr-doctor-..., which it deletes at the end, and closes its sessions, even if it is
 interrupted. It exits with 115 if a promise does not hold, and with 113 if no server
 gives a session. Notes do not change the exit code.`,
 		Example: `  zkr doctor
+  zkr doctor --all
   zkr doctor --servers zk1,zk2,zk3/app --session-timeout 5s --slow
   zkr doctor --json`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -41,13 +49,15 @@ gives a session. Notes do not change the exit code.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			e.guardian = os.Getenv(cli.VariableOf("guardian"))
 			return e.to.CatchSignals().EndWhile(context.Background(), func(ctx context.Context) error {
 				return e.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&e.slow, "slow", false, "also ask what needs a session timeout or more")
-	cmd.Flags().BoolVar(&e.json, "json", false, "print one JSON object a line")
+	cmd.Flags().BoolVar(&e.all, "all", false, "also print the answers that are ok")
+	cmd.Flags().BoolVar(&e.json, "json", false, "print all answers, one JSON object a line")
 	return cmd
 }
 
@@ -62,8 +72,9 @@ func promises(slow bool) string {
 
 // examination is a run of zkr doctor.
 type examination struct {
-	to         *cli.Ensemble
-	slow, json bool
+	to              *cli.Ensemble
+	guardian        string // $ZKR_GUARDIAN
+	slow, all, json bool
 }
 
 func (e *examination) run(ctx context.Context, out, errs io.Writer) error {
@@ -75,17 +86,27 @@ func (e *examination) run(ctx context.Context, out, errs io.Writer) error {
 	if err != nil {
 		return cli.Usage("%w", err)
 	}
-	print, answers := printAnswer, 0
-	if e.json {
-		print = func(w io.Writer, a doctor.Answer) error { return cli.JSONLine(w, a) }
-	}
+	answers, printed := map[doctor.Verdict]int{}, 0
 	var unwritten error
-	r := d.Examine(ctx, func(a doctor.Answer) {
-		answers++
-		if unwritten == nil {
-			unwritten = print(out, a)
+	tell := func(a doctor.Answer) {
+		answers[a.Verdict]++
+		switch {
+		case unwritten != nil:
+			return
+		case e.json:
+			unwritten = cli.JSONLine(out, a)
+		case e.all || a.Verdict != doctor.OK:
+			unwritten = printAnswer(out, a)
+			printed++
 		}
-	})
+	}
+	if e.guardian != "" && e.guardian != "off" && e.guardian != "child" {
+		tell(askGuardian(e.guardian, e.to.Hosts()))
+	}
+	r := d.Examine(ctx, tell)
+	if !e.json && ctx.Err() == nil && unwritten == nil {
+		unwritten = printCounts(out, r.Addresses, answers, printed > 0)
+	}
 	if r.Left != nil {
 		fmt.Fprintf(errs, "zkr: something may be left: %s\n", cli.Plain(r.Left))
 	}
@@ -98,14 +119,47 @@ func (e *examination) run(ctx context.Context, out, errs io.Writer) error {
 		return &cli.Exit{Code: cli.ExitNoEnsemble, Err: fmt.Errorf("no server at %s gives a session", e.to.Servers)}
 	case len(r.Fails) > 0:
 		return &cli.Exit{Code: cli.ExitBroken, Err: fmt.Errorf("a promise does not hold: %s", strings.Join(r.Fails, ", "))}
-	case !e.json:
-		_, err = fmt.Fprintf(out, "\nall promises hold; addresses: %d, answers: %d, notes: %d\n", r.Addresses, answers, r.Notes)
 	}
-	return cli.FailedIf(err)
+	return nil
+}
+
+// askGuardian asks the daemon at a socket what it guards. It is worth a note if
+// a process of this ensemble would have no guardian.
+func askGuardian(socket, servers string) doctor.Answer {
+	a := doctor.Answer{
+		Verdict: doctor.Note, Address: socket, Question: "guardian",
+		Promise: "zkr guard closes the sessions of a process that dies; without it they end by their timeouts",
+	}
+	s, err := guard.Ask(socket)
+	if err != nil {
+		a.Seen, a.Do = cli.Plain(err), "start zkr guard --listen "+socket
+		return a
+	}
+	a.Seen = fmt.Sprintf("processes: %d, sessions: %d; it serves %s", s.Processes, s.Sessions, strings.Join(s.Ensembles, " and "))
+	if s.After > 0 {
+		a.Seen += fmt.Sprintf(", and waits for %v behind a death", s.After)
+	}
+	if a.Verdict = doctor.OK; !s.Serves(servers) {
+		a.Verdict, a.Do = doctor.Note, "start zkr guard also with --servers "+servers
+	}
+	return a
+}
+
+// printCounts prints the last line, apart from others before it.
+func printCounts(out io.Writer, addresses int, answers map[doctor.Verdict]int, others bool) error {
+	text := "all promises hold"
+	if n := answers[doctor.Fails]; n > 0 {
+		text = fmt.Sprintf("promises that fail: %d", n)
+	}
+	if others {
+		text = "\n" + text
+	}
+	_, err := fmt.Fprintf(out, "%s; addresses: %d, ok: %d, notes: %d\n", text, addresses, answers[doctor.OK], answers[doctor.Note])
+	return err
 }
 
 func printAnswer(out io.Writer, a doctor.Answer) error {
-	text := fmt.Sprintf("%-5s  %s  %s: %s\n", a.Verdict, cli.Printable(a.Address), a.Question, cli.Printable(a.Seen))
+	text := fmt.Sprintf("%-5s  %s  %s: %s\n", a.Verdict, escape.Text(a.Address), a.Question, escape.Text(a.Seen))
 	if a.Verdict != doctor.OK {
 		text += fmt.Sprintf("       promise: %s\n       do: %s\n", a.Promise, a.Do)
 	}

@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,9 +29,19 @@ import (
 func TestDoctor(t *testing.T) {
 	zkrtest.Parallel(t)
 	zkrtest.OnEach(t, func(t *testing.T, e zkrtest.Target) {
+		counts := regexp.MustCompile(`(?m)^all promises hold; addresses: \d+, ok: (\d+), notes: (\d+)\n\z`)
+		shown := func(word, text string) string { return strconv.Itoa(strings.Count("\n"+text, "\n"+word+" ")) }
 		code, out, errs := zkrtest.Apart(e.Servers, "doctor")
-		if code != 0 || errs != "" || !strings.Contains(out, "\nall promises hold; addresses: ") {
+		last := counts.FindStringSubmatch(out)
+		if code != 0 || errs != "" || last == nil || shown("ok", out) != "0" || shown("note", out) != last[2] {
 			t.Errorf("exit code %d; it printed\n%s%s", code, out, errs)
+		}
+		if strings.HasPrefix(out, "\n") || strings.Contains(out, "\n\nall") != (last != nil && last[2] != "0") {
+			t.Errorf("an empty line without lines before it, or none: %q", out)
+		}
+		code, out, errs = zkrtest.Apart(e.Servers, "doctor", "--all")
+		if last = counts.FindStringSubmatch(out); code != 0 || errs != "" || last == nil || shown("ok", out) != last[1] || shown("note", out) != last[2] {
+			t.Errorf("exit code %d; with --all it printed\n%s%s", code, out, errs)
 		}
 		code, out, errs = zkrtest.Apart(e.Servers, "doctor", "--json")
 		in := json.NewDecoder(strings.NewReader(out))
@@ -75,9 +87,9 @@ func TestDoctorFails(t *testing.T) {
 		code, text := run(w.Servers(), w.Dial)
 		for _, want := range []string{
 			"FAILS  member0:2181  proof: sync of /: no node\n       promise: a round trip", "\n       do: use framework.WithProof",
-			"a promise does not hold: proof at member0:2181",
+			"a promise does not hold: proof at member0:2181", "\n\npromises that fail: 1; addresses: 1, ok: ",
 		} {
-			if code != cli.ExitBroken || !strings.Contains(text, want) {
+			if code != cli.ExitBroken || !strings.Contains(text, want) || strings.Contains(text, "ok     member0") {
 				t.Errorf("exit code %d, want %q in\n%s", code, want, text)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
 
@@ -20,7 +21,7 @@ func newCreate(to *cli.Ensemble) *cobra.Command {
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
 		Use:                   "create [flags] PATH [DATA]",
-		Short:                 "Create a znode",
+		Short:                 "Create a znode: persistent, ephemeral, sequential, a container, or with a time to live",
 		Long: `Creates the znode at PATH and prints its path, which ends in a number if it is
 sequential. DATA is the text; - reads it from stdin. --json prints one object.
 --ttl needs servers with extendedTypesEnabled=true.
@@ -173,7 +174,7 @@ func (k *creation) hold(ctx context.Context, c *framework.Client, path string, d
 				began()
 			}
 			if err := c.Close(); err != nil {
-				cli.Say(errs, time.Second, fmt.Sprintf("zkr: %s: %s (it ends with the session)\n", cli.Printable(made), cli.Complaint(err)))
+				cli.Say(errs, time.Second, fmt.Sprintf("zkr: %s: %s (it ends with the session)\n", escape.Text(made), cli.Complaint(err)))
 			}
 			return context.Cause(ctx)
 		case errors.Is(err, framework.ErrSessionLost):
@@ -216,6 +217,6 @@ func (k *creation) print(out io.Writer, made string) error {
 			Path string `json:"path"`
 		}{made})
 	}
-	_, err := fmt.Fprintln(out, cli.Printable(made))
+	_, err := fmt.Fprintln(out, escape.Text(made))
 	return err
 }

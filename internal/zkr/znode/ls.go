@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
 
@@ -22,7 +23,7 @@ func newLs(to *cli.Ensemble) *cobra.Command {
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
 		Use:                   "ls [flags] [PATH]",
-		Short:                 "List the children of a znode",
+		Short:                 "List the children of a znode, or all znodes below it",
 		Long: `Lists the names of the children of the znode at PATH, by default those of the root,
 in order. --long adds the session of an ephemeral znode, the version, the size of
 the data, the number of children and the time of the last change. --recursive lists
@@ -101,7 +102,7 @@ func (l list) names(ctx context.Context, c *framework.Client, at string, w io.Wr
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if _, err := fmt.Fprintln(w, cli.Printable(name)); err != nil {
+		if _, err := fmt.Fprintln(w, escape.Text(name)); err != nil {
 			return err
 		}
 	}
@@ -128,10 +129,10 @@ func (l list) print(w io.Writer, root *branch) error {
 				owner = "ephemeral " + z.Session
 			}
 			_, err := fmt.Fprintf(table, "%s\tversion %d\t%d B\t%d below\t%s\t%s\n",
-				owner, z.Version, z.Size, z.Children, z.Modified.Format(time.RFC3339), cli.Printable(name))
+				owner, z.Version, z.Size, z.Children, z.Modified.Format(time.RFC3339), escape.Text(name))
 			return err
 		default:
-			_, err := fmt.Fprintln(table, cli.Printable(name))
+			_, err := fmt.Fprintln(table, escape.Text(name))
 			return err
 		}
 	})
@@ -145,7 +146,7 @@ func unreadable(root *branch, errs io.Writer) error {
 	_ = root.walk(func(b *branch) error { // it returns the errors of this function: none
 		if b.err != nil {
 			count++
-			fmt.Fprintf(errs, "zkr: %s: its children cannot be read: not allowed by the ACL\n", cli.Printable(b.path))
+			fmt.Fprintf(errs, "zkr: %s: its children cannot be read: not allowed by the ACL\n", escape.Text(b.path))
 		}
 		return nil
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
 
@@ -20,7 +21,7 @@ func newRm(to *cli.Ensemble) *cobra.Command {
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
 		Use:                   "rm [flags] PATH...",
-		Short:                 "Delete znodes",
+		Short:                 "Delete znodes, or whole trees",
 		Long: `Deletes the znode at each PATH, and prints the paths of all znodes that it has
 deleted. A znode that has children is only deleted with --recursive. This deletes all
 znodes below it first, also those that other clients create meanwhile. zkr never
@@ -143,7 +144,7 @@ func (r *removal) previewed(b *branch) error {
 	if r.json {
 		return cli.JSONLine(r.out, removedZnode{Path: b.path, Session: session, DryRun: true})
 	}
-	_, err := fmt.Fprintf(r.out, "would delete %s%s\n", cli.Printable(b.path), mark)
+	_, err := fmt.Fprintf(r.out, "would delete %s%s\n", escape.Text(b.path), mark)
 	return err
 }
 
@@ -158,7 +159,7 @@ func (r *removal) removed(at string) error {
 	if r.json {
 		return cli.JSONLine(r.out, removedZnode{Path: at})
 	}
-	_, err := fmt.Fprintf(r.out, "deleted %s\n", cli.Printable(at))
+	_, err := fmt.Fprintf(r.out, "deleted %s\n", escape.Text(at))
 	return err
 }
 
@@ -173,97 +174,13 @@ func (b *branch) childrenFirst() []*branch {
 	return all
 }
 
-const (
-	// removalPasses is how often a tree is listed at most. Each further pass
-	// finds what other clients have created during the last one.
-	removalPasses = 10
-	// removalBatch is how many znodes one request deletes at most.
-	removalBatch = 100
-	// removalBytes limits the paths in a request, which servers limit to 1 MB.
-	removalBytes = 256 << 10
-)
-
-// RemoveTree deletes a znode and all below it, if it exists.
-func RemoveTree(ctx context.Context, c *framework.Client, at string) error {
-	err := (&removal{c: c, out: io.Discard}).removeTree(ctx, at)
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil
-	}
-	return err
-}
-
 // removeTree deletes a znode and all below it.
 func (r *removal) removeTree(ctx context.Context, at string) error {
-	for pass := range removalPasses {
-		root, err := readBranch(ctx, r.c, at, allLevels, readNames)
-		if errors.Is(err, zk.ErrNoNode) && pass > 0 {
-			return nil // another client has deleted the rest
-		} else if err != nil {
-			return err
-		}
-		complete, err := r.removeAll(ctx, root)
-		if err != nil || complete {
-			return err
+	deleted, err := r.c.DeleteTree(ctx, at)
+	for _, path := range deleted {
+		if printErr := r.removed(path); printErr != nil {
+			return errors.Join(err, printErr)
 		}
 	}
-	return fmt.Errorf("delete %s: %w: other clients have created znodes in it during each of %d passes", at, zk.ErrNotEmpty, removalPasses)
-}
-
-// removeAll deletes what was listed. It reports whether all is gone: another
-// client may have created more.
-func (r *removal) removeAll(ctx context.Context, root *branch) (complete bool, err error) {
-	complete = true
-	rest := root.childrenFirst()
-	for len(rest) > 0 {
-		var batch []*branch
-		for size := 0; len(rest) > 0 && len(batch) < removalBatch && size < removalBytes; rest = rest[1:] {
-			batch = append(batch, rest[0])
-			size += len(rest[0].path)
-		}
-		all, err := r.removeBatch(ctx, batch)
-		if err != nil {
-			return false, err
-		}
-		complete = complete && all
-	}
-	return complete, nil
-}
-
-// removeBatch deletes several znodes in one request, or each alone if that was
-// not executed or nobody knows. It reports whether all are gone.
-func (r *removal) removeBatch(ctx context.Context, batch []*branch) (complete bool, err error) {
-	ops := make([]any, len(batch))
-	for i, b := range batch {
-		ops[i] = &zk.DeleteRequest{Path: b.path, Version: anyVersion}
-	}
-	_, err = r.c.Multi(ctx, ops...)
-	if err == nil {
-		for _, b := range batch {
-			if err := r.removed(b.path); err != nil {
-				return false, err
-			}
-		}
-		return true, nil
-	}
-	complete, executed := true, framework.MaybeApplied(err)
-	for _, b := range batch {
-		err := r.c.Delete(ctx, b.path, anyVersion)
-		switch {
-		case errors.Is(err, zk.ErrNoNode) && executed:
-			err = nil // the batch was executed after all
-		case errors.Is(err, zk.ErrNoNode): // another client was faster
-		case errors.Is(err, zk.ErrNotEmpty) && b.err != nil:
-			return false, b.err // its children could not be listed
-		case errors.Is(err, zk.ErrNotEmpty):
-			complete = false
-		case err != nil:
-			return false, err
-		}
-		if err == nil {
-			if err := r.removed(b.path); err != nil {
-				return false, err
-			}
-		}
-	}
-	return complete, nil
+	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
 
@@ -19,7 +20,7 @@ func newStat(to *cli.Ensemble) *cobra.Command {
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
 		Use:                   "stat [flags] PATH",
-		Short:                 "Print the versions, times and owner of a znode",
+		Short:                 "Print the versions, times and owner of a znode, or its ACL",
 		Long: `Prints the session of the znode at PATH if it is ephemeral, its size, its versions,
 its times and its transactions. --acl adds its ACL, in the form that
 zkr create --acl takes. --json prints one object.
@@ -87,10 +88,10 @@ func printStat(out io.Writer, z znode) error {
 		{"data changed", z.Modified.Format(time.RFC3339Nano) + ", transaction " + z.Mzxid},
 		{"children changed", "transaction " + z.Pzxid},
 	} {
-		fmt.Fprintf(w, "%s\t%s\n", row[0], cli.Printable(row[1]))
+		fmt.Fprintf(w, "%s\t%s\n", row[0], escape.Text(row[1]))
 	}
 	for _, entry := range z.ACL {
-		fmt.Fprintf(w, "acl\t%s\n", cli.Printable(entry))
+		fmt.Fprintf(w, "acl\t%s\n", escape.Text(entry))
 	}
 	return w.Flush()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
 
@@ -91,7 +92,7 @@ func newTwig(b *branch) twig {
 
 // draw prints a tree, and how much is in it.
 func draw(w io.Writer, root *branch) error {
-	if err := drawBelow(w, root, cli.Printable(root.path), "", ""); err != nil {
+	if err := drawBelow(w, root, escape.Text(root.path), "", ""); err != nil {
 		return err
 	}
 	var znodes, ephemerals int
@@ -121,7 +122,7 @@ func drawBelow(w io.Writer, b *branch, name, first, rest string) error {
 		if i == len(b.below)-1 {
 			edge, indent = "└── ", "    "
 		}
-		if err := drawBelow(w, child, cli.Printable(child.name()), rest+edge, rest+indent); err != nil {
+		if err := drawBelow(w, child, escape.Text(child.name()), rest+edge, rest+indent); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
@@ -241,7 +242,7 @@ func (w *watcher) print(z change, counts bool) error {
 	if w.json {
 		err = cli.JSONLine(w.out, z)
 	} else {
-		_, err = fmt.Fprintf(w.out, "%s  %s  %s%s\n", z.Time.Format("2006-01-02T15:04:05.000Z"), cli.Printable(z.Path), z.Event, z.details())
+		_, err = fmt.Fprintf(w.out, "%s  %s  %s%s\n", z.Time.Format("2006-01-02T15:04:05.000Z"), escape.Text(z.Path), z.Event, z.details())
 	}
 	if err == nil && counts && w.once {
 		return errSeen
@@ -252,13 +253,13 @@ func (w *watcher) print(z change, counts bool) error {
 func (z change) details() string {
 	switch {
 	case z.Child != "":
-		return " " + cli.Printable(z.Child)
+		return " " + escape.Text(z.Child)
 	case z.Children != nil:
 		return fmt.Sprintf(": %d", *z.Children)
 	case z.Data != nil:
-		return fmt.Sprintf(", version %d: %s", *z.Version, cli.Readable(*z.Data))
+		return fmt.Sprintf(", version %d: %s", *z.Version, escape.Data(*z.Data))
 	case z.Version != nil:
-		return fmt.Sprintf(", version %d: %s", *z.Version, cli.Readable(string(z.Binary)))
+		return fmt.Sprintf(", version %d: %s", *z.Version, escape.Data(string(z.Binary)))
 	}
 	return ""
 }

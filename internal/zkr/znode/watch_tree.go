@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
 )
@@ -33,7 +34,7 @@ func (w *watcher) runTree(ctx context.Context, c *framework.Client, errs io.Writ
 	})()
 	stderr := cli.StartPrinter(errs)
 	defer stderr.Finish(100 * time.Millisecond)
-	say := func(text string) { stderr.Offer(fmt.Sprintf("zkr: %s: %s\n", cli.Printable(w.path), text)) }
+	say := func(text string) { stderr.Offer(fmt.Sprintf("zkr: %s: %s\n", escape.Text(w.path), text)) }
 	var late <-chan time.Time // nil: the view is up to date
 	said := ""                // why it is not
 	var unreadable []string

@@ -13,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
 
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
@@ -78,7 +79,7 @@ func shown(data []byte) string {
 		case r == '\n' || r == '\t' || unicode.IsPrint(r):
 			out.WriteRune(r)
 		default:
-			out.WriteString(cli.Printable(string(r)))
+			out.WriteString(escape.Text(string(r)))
 		}
 		data = data[size:]
 	}

@@ -80,9 +80,9 @@ func work(t *testing.T, col *collector) (token, session string) {
 	t.Helper()
 	traces, metrics := providers(t, col)
 	ens := testutil.Start(t)
-	client, err := framework.New(ens.Servers(), framework.WithSessionTimeout(40*time.Second), framework.WithObserver(zkotel.New(
+	client, err := framework.New(ens.Servers(), framework.WithSessionTimeout(40*time.Second), zkotel.New(
 		zkotel.TracerProvider(traces), zkotel.MeterProvider(metrics), zkotel.RequestSpans(),
-	)))
+	))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 type Inside struct {
 	// Package is the prefix of errors.
 	Package string
-	// Recipe and Label are what the observers hear: see framework.Acquire. Without
+	// Recipe and Label are what the observers hear: see recipes.Acquire. Without
 	// them it is the kind and the path.
 	Recipe, Label string
 	// Shares says that the leases are shared, although the contenders in line are

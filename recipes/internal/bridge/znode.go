@@ -8,6 +8,13 @@ type ZnodeOption interface {
 	SetZnode(acl *[]zk.ACL, label *string)
 }
 
+// SnapshotOf is an option of cache.New that names what the snapshot is of: so
+// several caches can have one option for their files.
+type SnapshotOf string
+
+// ForCache makes SnapshotOf an option of cache.New.
+func (SnapshotOf) ForCache() {}
+
 // DataOption is recipes.WithData, or an option that such a recipe does not
 // have: then SetData reports false.
 type DataOption interface {

@@ -5,31 +5,31 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
+	"github.com/zkrecipes/zkrecipes/internal/missing"
 	"github.com/zkrecipes/zkrecipes/internal/stack"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
-// An acquisition is the goroutine that stands in line for a local queue. It has
+// An acquisition is the goroutine that waits in line for a local queue. It has
 // an identity: after stop, an old acquisition has no effect on its successor.
 type acquisition struct {
-	queue *localQueue
-	ctx   context.Context // ends when its last waiter has left
-	stop  context.CancelFunc
-	look  chan struct{} // a token: a caller that only tries has come
+	queue   *localQueue
+	ctx     context.Context // ends when its last waiter has left
+	stop    context.CancelFunc
+	hurried chan struct{} // a token: a caller that only tries has come
 
-	leaving []leavingZnode // of this process, before the latest look; only run and what it calls use it
+	departures []*departure // of this process, before the latest look; only run and what it calls use it
 
 	// Guarded by queue.mu.
-	joining  *removal   // while it joins the line: ends with that, if nobody wants it then; nil: it does not join
+	joining  *departure // while it joins the line: ends with that, if nobody wants it then; nil: it does not join
 	standing *contender // nil: none
 	serves   uint64     // the number of the last waiter that its present try is for
 	blocked  bool       // it waits for other holders: a try has no hope behind it
@@ -38,11 +38,11 @@ type acquisition struct {
 // newAcquisition returns an acquisition whose requests have the values of ctx,
 // for the observers.
 func newAcquisition(q *localQueue, ctx context.Context) *acquisition {
-	ctx, stop := context.WithCancel(privileged.Framework.Values(ctx, q.client))
-	return &acquisition{queue: q, ctx: ctx, stop: stop, look: make(chan struct{}, 1)}
+	ctx, stop := context.WithCancel(q.client.Values(ctx))
+	return &acquisition{queue: q, ctx: ctx, stop: stop, hurried: make(chan struct{}, 1)}
 }
 
-// run stands in line until the first waiter is granted, or nobody waits, or an
+// run waits in line until the first waiter is granted, or nobody waits, or an
 // error ends the wait of all. After a lost session, or if somebody else removed
 // the znode, it joins the line again, at the end. While the directory cannot be
 // found it pauses before that.
@@ -59,7 +59,7 @@ func (a *acquisition) run() {
 			return
 		}
 		err = a.stand(sess)
-		a.unstand()
+		a.drop()
 		switch {
 		case err == nil:
 			return
@@ -84,30 +84,30 @@ func (a *acquisition) exit() {
 	var c *contender
 	a.queue.update(func() { c = a.standing })
 	if c != nil {
-		c.withdraw()
+		c.depart()
 	}
 	a.fail(errExited)
 }
 
-// join joins the line. If nobody waits for a meanwhile, its contender, whose
-// name is not known yet, counts as leaving.
-func (a *acquisition) join(sess *framework.Session) (c *contender, err error) {
+// join joins the line. If the last waiter gives up before the answer, the
+// contender, whose name is not known yet, departs.
+func (a *acquisition) join(sess *managed.Session) (c *contender, err error) {
 	a.queue.update(func() {
 		if a.queue.acquisition == a {
-			a.joining = newRemoval()
+			a.joining = a.queue.newDeparture("")
 		}
 	})
-	c, err = a.create(privileged.Framework.Unhurried(sess))
+	c, err = a.create(sess.Unhurried())
 	a.joined(c)
 	return c, err
 }
 
 // joined ends join, with a contender or nil.
 func (a *acquisition) joined(c *contender) {
-	var nobodys *removal
+	var unwanted *departure
 	a.queue.update(func() {
-		if a.queue.acquisition != a {
-			nobodys = a.joining
+		if d := a.joining; d != nil && d.announced {
+			unwanted = d
 		}
 		a.joining = nil
 		if c == nil {
@@ -115,29 +115,28 @@ func (a *acquisition) joined(c *contender) {
 		}
 		a.standing = c
 		if a.queue.acquisition != a {
-			c.noteLocked()
+			c.departure.announceLocked()
 		}
-		if nobodys != nil {
-			nobodys.next = c.removal
+		if unwanted != nil {
+			unwanted.next = c.departure
 		}
 	})
-	if nobodys != nil {
-		a.queue.registry.ended(a.queue.key.path, leavingZnode{removal: nobodys})
+	if unwanted != nil {
+		unwanted.end()
 	}
 }
 
-// unstand notes that the contender is no longer a's: it was granted, was
-// withdrawn, or has lost its znode.
-func (a *acquisition) unstand() {
-	var ended *contender
+// drop forgets the contender: it was granted, departs, or has lost its znode.
+func (a *acquisition) drop() {
+	var ended *departure
 	a.queue.update(func() {
-		if c := a.standing; c != nil && c.noted && !c.withdrawn {
-			ended = c
+		if c := a.standing; c != nil && c.departure.announced && !c.departure.sent {
+			ended = c.departure
 		}
 		a.standing = nil
 	})
 	if ended != nil {
-		a.queue.registry.ended(a.queue.key.path, leavingZnode{ended.name, ended.removal})
+		ended.end()
 	}
 }
 
@@ -146,9 +145,9 @@ func (a *acquisition) endLocked() {
 	a.stop()
 	switch {
 	case a.standing != nil:
-		a.standing.noteLocked()
+		a.standing.departure.announceLocked()
 	case a.joining != nil:
-		a.queue.registry.addLeaving(a.queue.key.path, leavingZnode{removal: a.joining})
+		a.joining.announceLocked()
 	}
 	a.queue.acquisition = nil
 }
@@ -170,10 +169,10 @@ func (a *acquisition) pause(d time.Duration) {
 // line. On any return without a grant, no znode stays.
 //
 // It asks for no heartbeat: claim proves the session.
-func (a *acquisition) stand(sess *framework.Session) error {
-	a.noteLeaving()
-	if a.firstOnlyTries() {
-		if err := a.lookFirst(sess); err != nil || a.first() == nil {
+func (a *acquisition) stand(sess *managed.Session) error {
+	a.noteDepartures()
+	if w := a.first(); w != nil && w.try {
+		if err := a.lookFirst(sess, w); err != nil || a.first() == nil {
 			return err
 		}
 	}
@@ -181,32 +180,32 @@ func (a *acquisition) stand(sess *framework.Session) error {
 	if err != nil {
 		return err
 	}
-	defer c.outlook.leave()
+	defer c.outlook.end()
 	for first := false; !first; {
 		blocker, err := c.blocker(a.ctx)
 		if errors.Is(err, errNotInLine) && !errors.Is(err, errNoDirectory) {
 			return err
 		}
 		if err != nil {
-			c.withdraw()
+			c.depart()
 			return err
 		}
 		if blocker == "" {
 			break
 		}
-		if a.awaitLeaving(blocker) {
-			a.noteLeaving()
+		if a.awaitDeparture(blocker) {
+			a.noteDepartures()
 			c.children = nil
 			continue
 		}
 		passed, err := a.refuseTries(c)
 		if err == nil && a.first() != nil {
-			first, err = c.wait(a.ctx, blocker, passed, a.look)
+			first, err = c.wait(a.ctx, blocker, passed, a.hurried)
 		}
 		c.sess.Unwatch(passed)
-		a.noteLeaving()
+		a.noteDepartures()
 		if err != nil || a.first() == nil {
-			c.withdraw()
+			c.depart()
 			return err
 		}
 	}
@@ -216,52 +215,52 @@ func (a *acquisition) stand(sess *framework.Session) error {
 	return a.grant(c)
 }
 
-// joinTries bounds how often the directory may vanish before the create: the
-// server removes a container that has become empty, and it is made again.
-const joinTries = 10
-
 // create creates the znode in line, and its directory where that is missing.
-func (a *acquisition) create(sess *framework.Session) (*contender, error) {
-	q, again := a.queue, turns.Turns{}
-	for try := 1; ; try++ {
+func (a *acquisition) create(sess *managed.Session) (c *contender, err error) {
+	q := a.queue
+	err = missing.Create(a.ctx, sess.Done(), q.dir, a.makeDir, func() (err error) {
+		c, err = a.createFitting(sess)
+		return err
+	})
+	if err == nil && !q.rule.PersistentDir {
+		q.client.Used(q.dir)
+	}
+	return c, err
+}
+
+// createFitting creates the znode once, with room for what may be created
+// later. It fails the waiters that want too much of that.
+func (a *acquisition) createFitting(sess *managed.Session) (*contender, error) {
+	for {
 		c, err := a.createOnce(sess)
-		if err == nil {
-			if !q.rule.PersistentDir {
-				privileged.Framework.Used(q.client, q.dir)
-			}
-			return c, nil
+		if err == nil || !managed.SessionFull(err) {
+			return c, err
 		}
-		if w := a.wantsMost(); w != nil && privileged.Framework.SessionFull(err) {
-			if a.refuse(w, err); a.first() != nil { // others may want less
-				continue
-			}
-		}
-		if !errors.Is(err, zk.ErrNoNode) || try >= joinTries {
+		w := a.wantsMost()
+		if w == nil {
 			return nil, err
 		}
-		if err := a.makeDir(); err != nil {
+		if a.refuse(w, err); a.first() == nil { // otherwise others may want less
 			return nil, err
 		}
-		again.Pause(a.ctx, sess.Done())
 	}
 }
 
-// createOnce creates the znode in line. Where it replaces one that stood alone
-// in line, and nobody has joined since, it knows without a list that it is
-// alone.
-func (a *acquisition) createOnce(sess *framework.Session) (*contender, error) {
+// createOnce creates the znode in line. Where it replaces one that was alone in
+// line, and nobody has joined since, it knows without a list that it is alone.
+func (a *acquisition) createOnce(sess *managed.Session) (*contender, error) {
 	const flags = zk.FlagEphemeral | zk.FlagSequence
 	q := a.queue
-	before, reserving := a.leavingAlone(), a.reserving(sess)
+	before, reserving := a.leavesAlone(), a.reserving(sess)
 	if before == nil {
-		created, room, err := privileged.Framework.CreateProtectedAndRead(a.ctx, reserving, q.dir, q.rule.Base, q.cfg.Data, flags, q.cfg.ACL,
+		created, room, err := reserving.CreateProtectedAndRead(a.ctx, q.dir, q.rule.Base, q.cfg.Data, flags, q.cfg.ACL,
 			q.rule.Permits.reads()...)
 		if err != nil {
 			return nil, err
 		}
 		return newContender(q, sess, created, room), nil
 	}
-	created, alone, err := privileged.Framework.CreateProtectedInstead(a.ctx, reserving, q.dir, q.rule.Base, q.cfg.Data, flags, q.cfg.ACL, child(q.dir, before.name))
+	created, alone, err := reserving.CreateProtectedInstead(a.ctx, q.dir, q.rule.Base, q.cfg.Data, flags, q.cfg.ACL, child(q.dir, before.name))
 	if err != nil {
 		return nil, err
 	}
@@ -275,14 +274,14 @@ func (a *acquisition) createOnce(sess *framework.Session) (*contender, error) {
 // reserving returns a view of the session in which a contender reserves room
 // for what it may have to create later: permits, of whoever waits for the most
 // of them, or a downgraded read.
-func (a *acquisition) reserving(sess *framework.Session) *framework.Session {
+func (a *acquisition) reserving(sess *managed.Session) *managed.Session {
 	q := a.queue
 	if w := a.wantsMost(); w != nil {
 		p := w.line.rule.Permits
-		return privileged.Framework.Reserving(sess, w.line.client.Resolve(p.Dir), p.Name, p.N)
+		return sess.Reserving(w.line.client.Resolve(p.Dir), p.Name, p.N)
 	}
 	if q.rule.DowngradeTo != "" {
-		return privileged.Framework.Reserving(sess, q.client.Resolve(q.dir), q.rule.DowngradeTo, 1)
+		return sess.Reserving(q.client.Resolve(q.dir), q.rule.DowngradeTo, 1)
 	}
 	return sess
 }
@@ -303,35 +302,23 @@ func (a *acquisition) wantsMost() (most *waiter) {
 	return most
 }
 
-// leavingAlone returns the latest grant that is leaving this directory, and
-// whose znode was alone in it when it was granted; nil if there is none. Its
-// local queue may be another one, in another view.
-func (a *acquisition) leavingAlone() *grant {
-	for _, z := range slices.Backward(a.leaving) {
-		if g := z.removal.of; g != nil && g.alone {
-			return g
-		}
-	}
-	return nil
-}
-
 func (a *acquisition) makeDir() error {
 	q := a.queue
 	if !q.rule.PersistentDir {
-		return privileged.Framework.MakeDirectory(a.ctx, q.client, q.dir)
+		return q.client.MakeDirectory(a.ctx, q.dir)
 	}
 	above := q.dir[:strings.LastIndexByte(q.dir, '/')]
-	if err := privileged.Framework.MakeDirectory(a.ctx, q.client, cmp.Or(above, "/")); err != nil { // of the root: the chroot and the namespace
+	if err := q.client.MakeDirectory(a.ctx, cmp.Or(above, "/")); err != nil { // of the root: the chroot and the namespace
 		return err
 	}
 	return q.client.MakePersistentPath(a.ctx, q.dir)
 }
 
-// grant ends stand with a grant of c, which nobody stands ahead of.
+// grant ends stand with a grant of c, which waits for nobody.
 func (a *acquisition) grant(c *contender) error {
 	g, err := c.claim(a.ctx)
 	if err != nil {
-		c.withdraw()
+		c.depart()
 		return err
 	}
 	return a.grantFirst(c, g)
@@ -343,7 +330,7 @@ func (a *acquisition) grantFirst(c *contender, g *grant) error {
 	if a.admit(g) {
 		return nil
 	}
-	c.withdraw()
+	c.depart()
 	g.unhold()
 	return g.reason()
 }
@@ -370,7 +357,7 @@ func (a *acquisition) admit(grants ...*grant) (ok bool) {
 		if q.rule.Permits == nil {
 			q.current = grants[0]
 		}
-		q.chooseAllLocked(framework.GrantedByEnsemble, grants...)
+		q.chooseAllLocked(ByEnsemble, grants...)
 		q.serveLocked()
 	})
 	return ok
@@ -406,25 +393,6 @@ func (a *acquisition) first() (w *waiter) {
 	return w
 }
 
-// firstOnlyTries reports whether the first waiter only tries.
-func (a *acquisition) firstOnlyTries() bool {
-	w := a.first()
-	return w != nil && w.try
-}
-
-// tries returns the waiters who only try.
-func (a *acquisition) tries() (all []*waiter) {
-	q := a.queue
-	q.update(func() {
-		for e := q.waiters.Front(); e != nil; e = e.Next() {
-			if w := e.Value.(*waiter); w.try {
-				all = append(all, w)
-			}
-		}
-	})
-	return all
-}
-
 // refuse fails one waiter, if it still waits for a.
 func (a *acquisition) refuse(w *waiter, err error) {
 	a.queue.update(func() {
@@ -432,108 +400,4 @@ func (a *acquisition) refuse(w *waiter, err error) {
 			a.queue.refuseLocked(func(other *waiter) bool { return other == w }, err)
 		}
 	})
-}
-
-// refuseAllTries fails all waiters who only try, and those that come from now
-// on. It reports whether anybody still waits for a.
-func (a *acquisition) refuseAllTries() (waited bool) {
-	q := a.queue
-	q.update(func() {
-		if q.acquisition != a {
-			return
-		}
-		a.blocked = true
-		q.refuseLocked(func(w *waiter) bool { return w.try }, ErrBusy)
-		waited = q.acquisition == a
-	})
-	return waited
-}
-
-// lookAgain has a look for the sake of a caller that only tries.
-func (a *acquisition) lookAgain() {
-	select {
-	case a.look <- struct{}{}:
-	default:
-	}
-}
-
-// lookFirst fails the waiters who only try, if one that joined now would not be
-// granted.
-func (a *acquisition) lookFirst(sess *framework.Session) error {
-	if a.queue.rule.Permits != nil {
-		return a.lookForRoom(sess)
-	}
-	free, err := a.isFree(sess)
-	if err == nil && !free {
-		a.refuseAllTries()
-	}
-	return err
-}
-
-// isFree reports whether a contender that joined now would be granted at once.
-func (a *acquisition) isFree(sess *framework.Session) (bool, error) {
-	rule := a.queue.rule
-	for a.ctx.Err() == nil && a.awaitLeaving("") { // contenders that just join, although nobody wants them now
-		a.noteLeaving()
-	}
-	children, _, err := sess.Children(a.ctx, a.queue.dir)
-	if framework.Absent(err) {
-		return true, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	ahead, err := rule.members(children)
-	if err != nil {
-		return false, err
-	}
-	own := rule.newcomer(ahead)
-	for {
-		last, err := rule.lastConflict(&own, ahead)
-		if err != nil || last < 0 {
-			return err == nil, err
-		}
-		if !a.makesRoom(ahead[last].Name) {
-			return false, nil
-		}
-		ahead = ahead[:last]
-	}
-}
-
-// noteLeaving is called before each look at the line. A znode of this process
-// that is leaving may still be in the list, but have left when the answer is
-// read.
-func (a *acquisition) noteLeaving() { a.leaving = a.queue.registry.leavingAt(a.queue.key.path) }
-
-// removalOf returns the removal of a znode that was leaving before the latest
-// look, and keeps nobody waiting; nil if there is none.
-func (a *acquisition) removalOf(znode string) *removal {
-	for _, z := range a.leaving {
-		if z.name == znode && z.removal.async && !z.removal.failed() {
-			return z.removal
-		}
-	}
-	return nil
-}
-
-// awaitLeaving waits for the removal of a znode of this process that was
-// leaving before the latest look: that must be repeated then. It reports false
-// if the znode was not leaving.
-func (a *acquisition) awaitLeaving(znode string) bool {
-	r := a.removalOf(znode)
-	if r != nil {
-		_ = r.await(a.ctx) // well or not: the next look shows it
-	}
-	return r != nil
-}
-
-// refuseTries fails the waiters who only try and have to wait for another
-// holder. When passed, if it is not nil, is closed, the others have to look
-// again.
-func (a *acquisition) refuseTries(c *contender) (passed <-chan struct{}, err error) {
-	if a.queue.rule.Permits != nil {
-		return a.refuseTriesForPermits(c)
-	}
-	a.refuseAllTries()
-	return nil, nil
 }

@@ -338,7 +338,7 @@ func TestAsyncReleaseAndThenTheEnd(t *testing.T) {
 			t.Run(fmt.Sprint(end, " after ", late), func(t *testing.T) {
 				bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 					told := &ends{}
-					a := w.Connect("a", framework.WithObserver(told.observer()))
+					a := w.Connect("a", recipes.WithObserver(told.observer()))
 					m := mutexOf(t, a, async)
 					w.Latency(10 * time.Millisecond)
 					l := bubble.Acquire(t, t.Context(), m)
@@ -372,10 +372,10 @@ func TestAsyncReleaseAndThenTheEnd(t *testing.T) {
 // ends counts what an observer hears of the ends of leases.
 type ends struct{ released, lost atomic.Int32 }
 
-func (e *ends) observer() framework.Observer {
-	return framework.Observer{
-		Released: func(context.Context, framework.Release) { e.released.Add(1) },
-		Lost:     func(context.Context, framework.Loss) { e.lost.Add(1) },
+func (e *ends) observer() recipes.Observer {
+	return recipes.Observer{
+		Released: func(context.Context, recipes.Release) { e.released.Add(1) },
+		Lost:     func(context.Context, recipes.Loss) { e.lost.Add(1) },
 	}
 }
 
@@ -430,7 +430,7 @@ func TestAsyncReleaseOfALostLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 				told := &ends{}
-				c := w.Connect("a", framework.WithObserver(told.observer()))
+				c := w.Connect("a", recipes.WithObserver(told.observer()))
 				l := bubble.Acquire(t, t.Context(), mutexOf(t, c, async))
 				lose(t, w, c, l)
 				bubble.WantErr(t, l.Release(t.Context()), recipes.ErrNotHeld)
@@ -448,7 +448,7 @@ func TestAsyncReleaseOfALostLease(t *testing.T) {
 func TestAsyncReleaseOfADeletedZnode(t *testing.T) {
 	bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 		told := &ends{}
-		c := w.Connect("a", framework.WithObserver(told.observer()))
+		c := w.Connect("a", recipes.WithObserver(told.observer()))
 		m := mutexOf(t, c, async)
 		l := bubble.Acquire(t, t.Context(), m)
 		if err := c.Delete(t.Context(), l.Path(), -1); err != nil {

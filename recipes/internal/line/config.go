@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/identity"
 	"github.com/zkrecipes/zkrecipes/internal/least"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
@@ -19,11 +20,11 @@ type Config struct {
 	Data    []byte        // of the znode in line
 	ACL     []zk.ACL      // of the znode in line; nil: the client's
 	MaxHold time.Duration // 0: no limit
-	// Handoffs is how often a znode is handed off in-process while others stand in
+	// Handoffs is how often a znode is handed off in-process while others wait in
 	// line; 0: never hand off.
 	Handoffs int
 	// Linger is for how long a znode is kept after its last release, while nobody
-	// else stands in line.
+	// else is in line.
 	Linger time.Duration
 	// AsyncRelease has neither Left nor the next caller of the local queue wait
 	// until the znode is removed.
@@ -38,12 +39,10 @@ const DefaultHandoffs = 16
 
 // lingerNow returns for how long a znode that is released now is kept.
 func (c *Config) lingerNow() time.Duration {
-	select {
-	case <-c.StopLinger:
+	if closed.Is(c.StopLinger) {
 		return 0
-	default:
-		return c.Linger
 	}
+	return c.Linger
 }
 
 // validate checks what is to be used with a client that sends requests of at

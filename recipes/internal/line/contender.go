@@ -9,10 +9,11 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
@@ -20,7 +21,7 @@ import (
 // uses it.
 type contender struct {
 	queue    *localQueue
-	sess     *framework.Session
+	sess     *managed.Session
 	path     string
 	name     string
 	children []string // the latest list of the directory; nil: look again
@@ -32,14 +33,12 @@ type contender struct {
 	marked  bool        // others can see that it is first and waits
 	again   turns.Turns // that it looked again and has not waited
 
-	removal   *removal // of its znode, when nobody wants it
-	noted     bool     // the registry has that; guarded by queue.mu
-	withdrawn bool     // it is under way
+	departure *departure // when nobody wants it
 }
 
-func newContender(q *localQueue, sess *framework.Session, created framework.Created, room []request.Result) *contender {
+func newContender(q *localQueue, sess *managed.Session, created managed.Created, room []request.Result) *contender {
 	c := &contender{queue: q, sess: sess, path: created.Path, name: base(created.Path), children: created.Children, room: room}
-	c.removal = newRemoval()
+	c.departure = q.newDeparture(c.name)
 	if created.Stat != nil {
 		c.dir, c.latest = created.Stat.Czxid, created.Stat.Pzxid
 	}
@@ -83,7 +82,7 @@ func (c *contender) blocker(ctx context.Context) (blocker string, err error) {
 
 // discardNamesakes removes znodes in line that have c's id and another number,
 // as after a create that was answered with a wrong one. The next contender of
-// this session would wait behind them for good.
+// this session would wait behind them until the session ends.
 func (c *contender) discardNamesakes() {
 	id, _, ok := layout.CutProtection(c.name)
 	for _, name := range c.children {
@@ -133,7 +132,7 @@ func (c *contender) wait(ctx context.Context, blocker string, passed, look <-cha
 		case err != nil:
 			return false, err
 		case what == listAgain:
-			if recheck.Happened(c.outlook.ahead[blocker].Changed()) {
+			if closed.Is(c.outlook.ahead[blocker].Changed()) {
 				go func() { _ = c.sess.Prove(ctx) }() // at the same time as the list: see claim
 			}
 			c.again.Pause(ctx, c.sess.Done())
@@ -172,17 +171,18 @@ func (unread) Children(context.Context, string) ([]string, *zk.Stat, error) {
 
 // rank returns the rank of a grant of c. Dir is the czxid of the directory that
 // the latest list has shown c's name in, from the same answer, or from one
-// between the create and the list: see framework.Created. So Dir and Seq always
-// belong to the same directory. Where c is granted by an event its znode has
-// stood since.
+// between the create and the list: see managed.Created. So Dir and Seq always
+// belong to the same directory. Where c is granted by an event, its znode has
+// existed since.
 func (c *contender) rank() Rank {
 	own, _ := layout.Parse(c.name)
 	return Rank{Dir: c.dir, Seq: uint32(own.Seq)}
 }
 
-// claim makes a grant of a contender that nobody stands ahead of. That stays so
-// as long as the znode stands: what is ahead never comes back. So only the
-// session is looked at. The grant hears of a loss from before the last look on.
+// claim makes a grant of a contender that waits for nobody. That stays so as
+// long as the znode exists: what was ahead never comes back. So only the
+// session is looked at. The grant is told of a loss from before the last look
+// on.
 //
 // A waiter sends no heartbeat, so claim proves the session. The create is a
 // round trip to the leader, and so are the requests of a client that takes
@@ -216,35 +216,4 @@ func (g *grant) claim(ctx context.Context) error {
 	defer g.queue.mu.Unlock()
 	g.unhold = unhold // g may be lost already: admit looks
 	return nil
-}
-
-// withdraw takes the znode out of line; nobody has worked under it. No try of
-// this client is busy because of it.
-func (c *contender) withdraw() {
-	if c.withdrawn {
-		return
-	}
-	c.withdrawn = true
-	c.queue.update(c.noteLocked)
-	c.queue.discard(c.sess, c.path, leavingZnode{c.name, c.removal})
-}
-
-// discard removes a znode under which nobody has worked, and which is noted as
-// leaving.
-func (q *localQueue) discard(sess *framework.Session, path string, z leavingZnode) {
-	finish := privileged.Framework.StartDelete(context.Background(), sess, path, false)
-	go func() {
-		if err := finish(); err != nil && !errors.Is(err, zk.ErrNoNode) && !isOver(err) {
-			z.removal.err, z.removal.gone = err, sess.Discard(path)
-		}
-		q.registry.ended(q.key.path, z)
-	}()
-}
-
-// noteLocked notes that c is about to leave.
-func (c *contender) noteLocked() {
-	if !c.noted {
-		c.noted = true
-		c.queue.registry.addLeaving(c.queue.key.path, leavingZnode{c.name, c.removal})
-	}
 }

@@ -35,8 +35,8 @@ func (c *contention) stopLocked() {
 	}
 }
 
-// lookLocked has a goroutine look at the line behind g, until somebody stands
-// there or g leaves. If that goroutine is backing off, it looks at once.
+// lookLocked makes a goroutine look at the line behind g, until somebody is
+// there or g leaves. If that goroutine is backing off, it looks immediately.
 func (g *grant) lookLocked() {
 	switch c := &g.contention; {
 	case c.known == contested && !c.assumed:
@@ -99,8 +99,8 @@ func (g *grant) backOff(ctx context.Context, d time.Duration) {
 }
 
 // foundContention takes the answer to a look at the line that began at the
-// given time, and goes on with those who wait for it. It reports whether to
-// look again.
+// given time, and serves those who wait for it. It reports whether to look
+// again.
 func (g *grant) foundContention(ctx context.Context, began time.Time, names []string, err error) (again bool) {
 	var contends bool
 	if err == nil {

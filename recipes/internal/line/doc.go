@@ -18,37 +18,56 @@
 //	                                         somebody is ahead -> watch, wait, list if needed
 //	                 the first waiter <----- nobody is: a grant
 //	<-- Share ------ chosen
-//	Leave ---------------------------------> removed -----------> delete
+//	Leave ---------------------------------> departs -----------> delete
 //	                 acquisition begins, if somebody waits
 //
-// Package recipes calls in from its line.go, and makes a lease of the shares in
-// lease.go. The files read in that order: line.go, registry.go (which finds
-// the local queue), localqueue.go, acquisition.go, contender.go (a znode in
-// line, with rule.go, and outlook.go: what it watches), grant.go (its life in
-// grant_state.go, its end in removal.go), share.go. An acquisition is a
-// goroutine. It exists only while a caller waits for a new znode. A [Share] is
-// one caller's part of a grant; the znode goes with the last share, unless the
-// grant serves another caller first: handoff.go, contention.go and linger.go.
+// An acquisition is a goroutine. It exists only while a caller waits for a new
+// znode. A [Share] is one caller's part of a grant; the znode goes with the
+// last share, unless the grant serves another caller first.
 //
 // A local queue, its acquisition and its grants have sessions and paths in one
 // view of the client, that of the first Line that used the queue. A share, and
 // what a caller gets, is in the view of the caller's Line.
 //
+// # In which order to read it
+//
+// Package recipes calls in from its line.go, and makes a lease of the shares in
+// lease.go.
+//
+//	line.go          a Line, Acquire; with config.go, rule.go, errors.go
+//	registry.go      finds the local queue
+//	localqueue.go    where callers wait; wait_error.go says what for
+//	acquisition.go   takes a contender to the front of the line
+//	contender.go     a znode in line; outlook.go: what it watches
+//	grant.go         a znode that is first in line; its life in grant_state.go
+//	share.go         one caller's part of it
+//	departure.go     how a znode leaves the line
+//	node_watch.go    how a holder learns that its znode is gone
+//	revoke.go        or that somebody asks for its release
+//	handoff.go       the next caller of this process; contention.go: when
+//	linger.go        a grant without callers is kept
+//	try.go           what only TryAcquire needs
+//	permits.go       what only a semaphore needs
+//	downgrade.go     what only a read/write lock needs
+//	participants.go  who holds and who waits, in all processes
+//
 // # Serving other callers of the process
 //
 // When the last share of a grant is left, the next waiter may have the znode (a
 // handoff), a later reader may share it, and it may linger for a later caller.
-// The znode stands all the while, so none of this touches exclusion. The
-// question is for how long it keeps others in line waiting. A goroutine of the
-// grant watches the directory, from when somebody first waits in-process, or at
-// once if the grant is to linger, until somebody stands behind; since a watch
-// can be lost, it lists the directory every T/4 (T is the session timeout):
+// The znode stays in line, so none of this touches exclusion. The question is
+// for how long it keeps others in line waiting. A goroutine of the grant
+// watches the directory, from when somebody first waits in-process, or
+// immediately if the grant is to linger, until somebody is behind. Since a
+// watch can be lost, it lists the directory every T/4 (T is the session
+// timeout):
 //
-//	nobody stands behind   -> served without limit, without a request
-//	somebody does          -> Config.Handoffs more, for T at most
+//	nobody is behind       -> served without limit, without a request
+//	somebody is            -> Config.Handoffs more, for T at most
 //	unknown, or older      -> neither served nor given up until a look at the line
 //	than T/3                  is answered
-//	not connected          -> the znode leaves
+//	not connected, or not  -> the znode leaves
+//	proven
 //
 // Behind a grant by an event, which has seen no list, somebody counts as
 // standing, until a look shows otherwise. It looks when it would leave for
@@ -64,33 +83,33 @@
 // between its looks, for T/40 at most, unless a caller waits for a look: no
 // herd, but a newcomer may wait up to T/40 longer behind a znode that lingers.
 //
-// With two kinds of rule one local queue has several grants at once, and an
-// acquisition while somebody waits. Where the name does not conflict with
-// itself, all who wait when the znode is first are chosen together; a later
-// caller that may not share stands in line again. Where the rule has [Permits],
-// the first in line waits for room and takes znodes elsewhere, which are
-// granted; its own leaves the line in the same Multi: permits.go.
+// With two kinds of rule one local queue has several grants at the same time,
+// and an acquisition while somebody waits. Where the name does not conflict
+// with itself, all who wait when the znode is first are chosen together; for a
+// later caller that may not share another contender joins the line. Where the
+// rule has [Permits], the first in line waits for room and takes znodes
+// elsewhere, which are granted; its own leaves the line in the same Multi:
+// permits.go.
 //
 // # A release that is not waited for
 //
 // With Config.AsyncRelease a share has its result when Leave returns: nil if it
-// was not lost before. The request that removes the znode is on its way then,
-// and the grant is no longer among those of its local queue. So the next
-// acquisition begins at once. A session's requests are executed in order, so
-// its contender normally does not find the old znode ahead. If the delete had
-// to be sent again, it may: then it waits for that removal, and so does a try,
-// which is not busy because of it. The registry has the removals that are under
-// way. An acquisition notes them before each look at the line: the old znode
-// may have left when the answer is read. Where that stood alone in line when it
+// was not lost before. The delete of the znode is on its way then, and the
+// grant is no longer among those of its local queue. So the next acquisition
+// begins without waiting. A session's requests are executed in order, so its
+// contender normally does not find the old znode ahead. If the delete had to be
+// sent again, it may: then it waits for that departure, and so does a try,
+// which is not busy because of it. The registry has the departures that are
+// under way. An acquisition notes them before each look at the line: the old
+// znode may be gone when the answer is read. If that was alone in line when it
 // was granted, and the new znode replaces it, the number of the new one can say
-// that it is alone as well: framework/replace.go. Then there is no list. If the
-// removal fails, the session goes on trying, and the znode is like any other
-// ahead. The old grant and the new one share nothing else.
+// that it is also alone: internal/managed/writes/replace.go. Then there is no
+// list. If the delete fails, the session tries again, and the znode is like any
+// other ahead. The old grant and the new one share nothing else.
 //
-// A contender is in the registry from when its last waiter leaves, even if its
-// create is still under way. So a try that the same caller makes next is not
-// busy because of it. EndLinger waits for all that the registry has below a
-// path.
+// A contender departs when its last waiter gives up, even if its create is
+// still under way. So a try that the same caller makes next is not busy because
+// of it. EndLinger waits for all departures below a path.
 //
 // # After a loss
 //

@@ -10,15 +10,15 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 )
 
 // Downgrade returns a share in l, a line over the same directory whose
-// contenders share, on a znode of its own. That has the number of s's znode and
-// stands directly behind it: it is granted with s, and stays granted when s is
-// released, because the contenders behind s are behind it as well. It carries
-// s's fencing token. The error is ErrNotHeld if s is not held until the znode
-// stands.
+// contenders share, on a separate znode. That has the number of s's znode and
+// is directly behind it: it is granted with s, and stays granted when s is
+// released, because the contenders behind s are also behind it. It carries s's
+// fencing token. The error is ErrNotHeld if s is not held until the znode
+// exists.
 func (s *Share) Downgrade(ctx context.Context, l *Line) (*Share, error) {
 	if !s.Held() || !s.bind() {
 		return nil, s.notHeld()
@@ -37,10 +37,10 @@ func (s *Share) Downgrade(ctx context.Context, l *Line) (*Share, error) {
 }
 
 func (s *Share) downgrade(ctx context.Context, q *localQueue, l *Line) (*Share, error) {
-	sess := privileged.Framework.In(q.client, s.grant.sess) // q.dir may mean another one to l
+	sess := q.client.View(s.grant.sess) // q.dir may mean another one to l
 	defer sess.Keep()()
 	own, _ := layout.Parse(s.grant.name)
-	created, err := privileged.Framework.InRoomOf(sess, s.grant.queue.client.Resolve(s.grant.path)).CreateProtected(ctx, q.dir, l.rule.Base+own.Digits, q.cfg.Data, zk.FlagEphemeral, q.cfg.ACL...)
+	created, err := sess.InRoomOf(s.grant.queue.client.Resolve(s.grant.path)).CreateProtected(ctx, q.dir, l.rule.Base+own.Digits, q.cfg.Data, zk.FlagEphemeral, q.cfg.ACL...)
 	if errors.Is(err, zk.ErrNoNode) { // if it is right, s's znode is gone with the directory
 		err = cmp.Or(s.checkNode(ctx, sess, q.dir, true), err)
 	}
@@ -50,14 +50,14 @@ func (s *Share) downgrade(ctx context.Context, q *localQueue, l *Line) (*Share, 
 	c := newContender(q, sess, created, nil)
 	g, err := s.claimWith(ctx, c)
 	if err != nil {
-		c.withdraw()
+		c.depart()
 		return nil, err
 	}
 	var down *Share
 	q.update(func() {
 		q.addGrantLocked(g)
 		g.handoffs, g.bound = s.handoffs, true
-		down = g.shareLocked(l, framework.GrantedByEnsemble)
+		down = g.shareLocked(l, ByEnsemble)
 		if g.loss != nil { // since it was claimed
 			q.dropGrantLocked(g)
 		}
@@ -69,7 +69,7 @@ func (s *Share) downgrade(ctx context.Context, q *localQueue, l *Line) (*Share, 
 	return down, nil
 }
 
-// claimWith makes a grant of c if s's znode stood when c's was there already:
+// claimWith makes a grant of c if s's znode existed when c's was there already:
 // then nobody behind s was granted before.
 func (s *Share) claimWith(ctx context.Context, c *contender) (*grant, error) {
 	if c.children == nil {
@@ -92,7 +92,7 @@ func (s *Share) claimWith(ctx context.Context, c *contender) (*grant, error) {
 // it exists if its ACL lets nobody read it. That a list has the name is not
 // enough, if more can be known: somebody else may have made a znode of that
 // name again.
-func (s *Share) checkNode(ctx context.Context, sess *framework.Session, dir string, exists bool) error {
+func (s *Share) checkNode(ctx context.Context, sess *managed.Session, dir string, exists bool) error {
 	found, stat, err := sess.Exists(ctx, child(dir, s.grant.name))
 	switch {
 	case err == nil:

@@ -37,7 +37,7 @@ func (q *Queued) Take() (s *Share, ok bool) {
 // GiveUp goes on as a caller does who sees first that its context has ended.
 func (q *Queued) GiveUp() {
 	defer q.q.registry.unuse(q.q)
-	q.q.leave(q.w)
+	q.q.giveUp(q.w)
 }
 
 // Again goes on as an Acquire, or a TryAcquire, does whose share was lost
@@ -96,7 +96,7 @@ func (l *Line) LetIn(ctx context.Context, before func(lose func(error), leave fu
 	w := newWaiter(context.Background(), l, false)
 	a := &acquisition{queue: q, ctx: ctx, stop: func() {}}
 	q.update(func() { w.at, q.acquisition = q.waiters.PushBack(w), a })
-	leave := sync.OnceFunc(func() { q.leave(w) })
+	leave := sync.OnceFunc(func() { q.giveUp(w) })
 	defer leave()
 	sess, err := q.client.AwaitSession(ctx)
 	if err != nil {
@@ -142,5 +142,5 @@ func (s *Share) LeaveAndLose(reason error) {
 	})
 }
 
-// Leaving returns the number of znodes of l's line that are noted as leaving.
-func (l *Line) Leaving() int { return len(l.queues.leavingAt(l.key.path)) }
+// Leaving returns the number of departures from l's line that are announced.
+func (l *Line) Leaving() int { return len(l.queues.departures.at(l.key.path)) }

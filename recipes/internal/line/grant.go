@@ -1,18 +1,15 @@
 package line
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/stack"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
+	"github.com/zkrecipes/zkrecipes/internal/closed"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 )
 
 // A grant is a znode that is first in line. Each caller has a [Share] of it;
@@ -20,7 +17,7 @@ import (
 // has its life.
 type grant struct {
 	queue  *localQueue
-	sess   *framework.Session // in the queue's view of the client, as path is
+	sess   *managed.Session // in the queue's view of the client, as path is
 	name   string
 	path   string
 	rank   Rank
@@ -29,12 +26,12 @@ type grant struct {
 
 	// Guarded by queue.mu.
 	state      state
-	counted    bool     // among the queue's grants: it is admitted, and has neither left nor failed
-	loss       *Loss    // lost: why
-	removal    *removal // leaving: the request that is under way; nil: none
-	async      bool     // its removal keeps nobody waiting: see removal.async
-	discarded  bool     // lost: the znode is gone, or will go, without further requests
-	handoffs   uint32   // how often it was handed off
+	counted    bool       // among the queue's grants: it is admitted, and has neither left nor failed
+	loss       *Loss      // lost: why
+	departure  *departure // leaving: the try that is under way; nil: none
+	async      bool       // departure.async
+	discarded  bool       // lost: the znode is gone, or will go, without further requests
+	handoffs   uint32     // how often it was handed off
 	contention contention
 	idle       idleTime
 	timed      bool     // it is not held for long, by MaxHold
@@ -89,10 +86,8 @@ func (g *grant) proven() bool {
 	if over := g.sess.Err(); over != nil {
 		err = over
 	}
-	select {
-	case <-g.queue.client.Done():
+	if closed.Is(g.queue.client.Done()) {
 		err = framework.ErrClosed
-	default:
 	}
 	g.lose(err)
 	return false
@@ -109,7 +104,7 @@ func (g *grant) reason() error {
 }
 
 // shareLocked adds a share.
-func (g *grant) shareLocked(l *Line, how framework.How) *Share {
+func (g *grant) shareLocked(l *Line, how How) *Share {
 	s := &Share{grant: g, line: l, how: how, handoffs: g.handoffs}
 	if g.shares == 0 {
 		g.onLocked(taken)
@@ -123,7 +118,7 @@ func (g *grant) shareLocked(l *Line, how framework.How) *Share {
 // unusedLocked reports whether a new caller need not wait for another to
 // release: it is idle, or leaves because nobody has come.
 func (g *grant) unusedLocked() bool {
-	return g.state == idle || g.removal != nil && len(g.open) == 0
+	return g.state == idle || g.departure != nil && len(g.open) == 0
 }
 
 // lose ends the grant: at the session's stop margin, or when the session is
@@ -133,8 +128,8 @@ func (g *grant) lose(reason error) {
 }
 
 // loseDeletedLocked ends a grant whose znode was found missing, unless this
-// process is removing it. A znode that stands after all, or another with its
-// name, is removed: nobody else would do that.
+// process is removing it. If the znode exists after all, or another with its
+// name, it is removed: nobody else would do that.
 func (g *grant) loseDeletedLocked() {
 	if g.loseLocked(deleted, g.errDeleted()) {
 		g.queue.later(func() { g.sess.Discard(g.path) })
@@ -160,7 +155,7 @@ func (g *grant) loseLocked(e event, reason error) (ended bool) {
 		// The work may still be stopping, and has until the deadline for it.
 		time.AfterFunc(time.Until(deadline), g.discard)
 	}
-	if g.removal == nil {
+	if g.departure == nil {
 		g.queue.dropGrantLocked(g)
 	}
 	for _, s := range g.open {
@@ -199,83 +194,7 @@ func (g *grant) discard() {
 	}
 }
 
-// removeLocked begins to remove the znode of a grant that has no shares left.
-// Of ctx only the values are used, for the observers.
-func (g *grant) removeLocked(ctx context.Context) *removal {
-	g.stopLocked()
-	again := !g.onLocked(ended)
-	r := &removal{of: g, async: g.async, done: make(chan struct{})}
-	g.removal = r
-	g.queue.registry.addLeaving(g.queue.key.path, leavingZnode{g.name, r})
-	if r.async {
-		patient := g.contention.known != contested
-		g.queue.later(func() { g.removeBehind(ctx, r, patient) })
-	} else {
-		go g.remove(r, privileged.Framework.StartDelete(ctx, g.sess, g.path, false), again)
-	}
-	return r
-}
-
-// removeBehind sends the request that removes the znode, and lets the waiters
-// stand in line again. The requests of a session are executed in order, so the
-// next contender of this process does not find the znode ahead of it. If it
-// does after all, because the delete had to be sent again, it waits for the
-// removal: awaitLeaving.
-func (g *grant) removeBehind(ctx context.Context, r *removal, patient bool) {
-	q := g.queue
-	go g.remove(r, privileged.Framework.StartDelete(ctx, g.sess, g.path, patient), false)
-	q.update(func() {
-		q.dropGrantLocked(g)
-		q.later(g.unhold) // its loss is no longer news
-	})
-}
-
-// remove ends when the session has the answer, or is over, or no server
-// answered in all of its retry budget; then the session goes on trying by
-// itself. If again is true, an earlier removal may have removed the znode.
-func (g *grant) remove(r *removal, finish func() error, again bool) {
-	stack.Grow()
-	err := finish()
-	missing, over := errors.Is(err, zk.ErrNoNode), isOver(err)
-	g.queue.update(func() {
-		switch {
-		case g.state == lost:
-			// That the znode stood until now does not take it back: the loss has been
-			// told, and is final.
-		case err == nil, missing && again:
-			g.onLocked(removed)
-		case missing:
-			g.loseLocked(failed, g.errDeleted())
-		case over:
-			g.loseLocked(failed, cmp.Or(g.sess.Err(), err)) // without a path, which is the queue's
-		default:
-			r.err = err
-		}
-		if r.err == nil {
-			g.settleLocked()
-		}
-		g.removal = nil
-		g.queue.dropGrantLocked(g)
-		g.queue.later(g.unhold)
-	})
-	if err != nil && !missing && !over {
-		r.gone = g.sess.Discard(g.path)
-	}
-	if r.async && missing && !again {
-		c := g.queue.client
-		c.Logger().Warn("the znode of a lease was deleted before its release",
-			zap.String("path", c.Resolve(g.queue.path)), zap.String("znode", c.Resolve(g.path)))
-	}
-	g.queue.registry.ended(g.queue.key.path, leavingZnode{g.name, r})
-}
-
-// isOver reports whether err says that the session is over, and its znodes with
-// it.
-func isOver(err error) bool {
-	return errors.Is(err, framework.ErrSessionLost) || errors.Is(err, framework.ErrClosed)
-}
-
-// settleLocked gives the last share, which has waited for the removal, its
+// settleLocked gives the last share, which has waited for the departure, its
 // result.
 func (g *grant) settleLocked() {
 	var result error

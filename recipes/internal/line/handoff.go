@@ -4,15 +4,13 @@ import (
 	"context"
 	"math"
 	"time"
-
-	"github.com/zkrecipes/zkrecipes/framework"
 )
 
 // A granted znode need not leave the line with its last share: it may be handed
 // off in-process, shared by a caller that comes later, or kept for a while for
-// the next caller. That never breaks exclusion, since the znode stands. But it
-// keeps others in line waiting. So it depends on what is known of them, and
-// what is not known is looked up: contention.go.
+// the next caller. That never breaks exclusion, since the znode stays in line.
+// But it keeps others in line waiting. So it depends on what is known of them,
+// and what is not known is looked up: contention.go.
 
 // verdict says whether a grant may serve another caller.
 type verdict int
@@ -66,9 +64,9 @@ func (q *localQueue) keepLocked(g *grant, cfg *Config) bool {
 		g.handoffs++
 	}
 	g.begun = false
-	g.idle.cfg, g.idle.until, g.idle.how = cfg, time.Now().Add(linger), framework.GrantedByLinger
+	g.idle.cfg, g.idle.until, g.idle.how = cfg, time.Now().Add(linger), ByLinger
 	if q.waiters.Len() > 0 {
-		g.idle.how = framework.GrantedByHandoff
+		g.idle.how = ByHandoff
 	}
 	return g.resumeLocked()
 }
@@ -100,7 +98,7 @@ func (g *grant) resumeLocked() bool {
 // still is.
 func (g *grant) resumeOrLeaveLocked() {
 	if g.state == idle && !g.resumeLocked() {
-		g.removeLocked(context.Background())
+		g.departLocked(context.Background())
 	}
 }
 
@@ -118,7 +116,7 @@ func (q *localQueue) expectLocked() {
 
 // shareCurrentLocked gives the waiters shares of a grant that others have, if
 // that keeps nobody in line waiting for longer. It reports false if any of them
-// has to stand in line.
+// has to wait in line.
 func (q *localQueue) shareCurrentLocked() bool {
 	for q.waiters.Len() > 0 {
 		g, cfg := q.current, &q.firstLocked().line.cfg
@@ -127,7 +125,7 @@ func (q *localQueue) shareCurrentLocked() bool {
 		}
 		switch g.mayServeLocked(cfg, true) {
 		case yes:
-			q.chooseAllLocked(framework.GrantedByShare, g)
+			q.chooseAllLocked(ByShare, g)
 		case unknown:
 			g.lookLocked()
 			return true
@@ -149,9 +147,9 @@ func (q *localQueue) shareAtOnce(l *Line) *Share {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	g := q.current
-	how := framework.GrantedByShare
+	how := ByShare
 	if g != nil && g.state == idle {
-		how = framework.GrantedByLinger
+		how = ByLinger
 	}
 	switch {
 	case g == nil, q.waiters.Len() > 0, g.contention.known != uncontested:

@@ -186,8 +186,8 @@ func TestHandoffUnderErrorPolicyConnection(t *testing.T) {
 		bubble.RunEach(t, func(t *testing.T, w *bubble.World) {
 			w.Latency(5 * time.Millisecond)
 			var lost int
-			c := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection), framework.WithObserver(framework.Observer{
-				Lost: func(context.Context, framework.Loss) { lost++ },
+			c := w.Connect("a", framework.WithErrorPolicy(framework.ErrorPolicyConnection), recipes.WithObserver(recipes.Observer{
+				Lost: func(context.Context, recipes.Loss) { lost++ },
 			}))
 			m := mutexOf(t, c, recipes.WithLinger(time.Minute))
 			l := bubble.Acquire(t, t.Context(), m)

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
@@ -14,7 +15,7 @@ import (
 // a new one.
 func TestHandoffsCanBeCounted(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		l, err := line.New(w.ConnectNext(), "/line", exclusive, line.Config{Handoffs: 16})
+		l, err := line.New((*managed.Client)(w.ConnectNext()), "/line", exclusive, line.Config{Handoffs: 16})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +45,7 @@ func TestHandoffsCanBeCounted(t *testing.T) {
 func TestWhatIsLeftTooLateDoesNotLinger(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		closed := make(chan struct{})
-		l, err := line.New(w.ConnectNext(), "/line", exclusive, line.Config{Linger: time.Hour, StopLinger: closed})
+		l, err := line.New((*managed.Client)(w.ConnectNext()), "/line", exclusive, line.Config{Linger: time.Hour, StopLinger: closed})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
@@ -362,14 +361,14 @@ func TestHandedOffZnodeIsWatched(t *testing.T) {
 // lingered.
 func TestObserverReportsHandedOffLeases(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		var how []framework.How
+		var how []recipes.How
 		var released, lost int
-		m := mutexOf(t, w.Connect("a", framework.WithObserver(framework.Observer{
-			AcquireEnd: func(_ context.Context, _ framework.Acquire, r framework.AcquireResult) {
+		m := mutexOf(t, w.Connect("a", recipes.WithObserver(recipes.Observer{
+			AcquireEnd: func(_ context.Context, _ recipes.Acquire, r recipes.AcquireResult) {
 				how = append(how, r.Grant.How)
 			},
-			Released: func(context.Context, framework.Release) { released++ },
-			Lost:     func(context.Context, framework.Loss) { lost++ },
+			Released: func(context.Context, recipes.Release) { released++ },
+			Lost:     func(context.Context, recipes.Loss) { lost++ },
 		})), recipes.WithLinger(time.Second), recipes.WithHandoffs(1))
 		l := bubble.Acquire(t, t.Context(), m)
 		other := queued(mutexOf(t, w.Connect("b")), 1)[0]
@@ -382,7 +381,7 @@ func TestObserverReportsHandedOffLeases(t *testing.T) {
 		if released != 3 || lost != 0 {
 			t.Errorf("%d released, %d lost", released, lost)
 		}
-		want := []framework.How{framework.GrantedByEnsemble, framework.GrantedByHandoff, framework.GrantedByEnsemble}
+		want := []recipes.How{recipes.GrantedByEnsemble, recipes.GrantedByHandoff, recipes.GrantedByEnsemble}
 		if !slices.Equal(how, want) {
 			t.Errorf("granted by %v, want %v", how, want)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 	"github.com/zkrecipes/zkrecipes/retry"
@@ -42,7 +43,7 @@ func TestALossThatComesAfterAFailedRemoval(t *testing.T) {
 // before others of its process. The old znode is removed at once.
 func TestAHandoffThatIsLostBeforeItIsTaken(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		l, err := line.New(w.ConnectNext(), "/line", exclusive, line.Config{Handoffs: 16})
+		l, err := line.New((*managed.Client)(w.ConnectNext()), "/line", exclusive, line.Config{Handoffs: 16})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +84,7 @@ func TestPermitsThatAreTakenTooLate(t *testing.T) {
 		rule := exclusive
 		rule.Permits = &line.Permits{
 			Dir: "/permits", Name: layout.LeaseName, Set: layout.Set{Family: layout.Lease}, N: 2,
-			Look: func(context.Context, *framework.Session, line.Reader, bool) (line.Room, error) {
+			Look: func(context.Context, *managed.Session, line.Reader, bool) (line.Room, error) {
 				return line.Room{Free: true, Taken: func() {
 					cancel()
 					<-gaveUp

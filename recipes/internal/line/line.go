@@ -8,16 +8,16 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
 // A Line is the way into one line: a view of a client, a directory, a rule and
 // a configuration. It is immutable.
 type Line struct {
-	client *framework.Client
+	client *managed.Client
 	path   string // that the line was made for
-	dir    string // whose children stand in line
+	dir    string // whose children are in line
 	rule   Rule
 	cfg    Config
 	queues *registry
@@ -28,7 +28,7 @@ type Line struct {
 
 // New returns a Line over the children of path, or of rule.Sub below it. It
 // does no I/O.
-func New(client *framework.Client, path string, rule Rule, cfg Config) (*Line, error) {
+func New(client *managed.Client, path string, rule Rule, cfg Config) (*Line, error) {
 	if client == nil {
 		return nil, errors.New("no client")
 	}
@@ -57,7 +57,7 @@ func New(client *framework.Client, path string, rule Rule, cfg Config) (*Line, e
 func (l *Line) Path() string { return l.path }
 
 // Client returns the view of the client that Path belongs to.
-func (l *Line) Client() *framework.Client { return l.client }
+func (l *Line) Client() *managed.Client { return l.client }
 
 // Name returns the name of this Line's contenders.
 func (l *Line) Name() string { return l.rule.Name }
@@ -77,7 +77,7 @@ func (l *Line) grantDir() string {
 // leases.
 func (l *Line) SameKey(m *Line) bool { return l.queues == m.queues && l.key == m.key }
 
-// Conflicting reports whether contenders of l and m stand in one line, in which
+// Conflicting reports whether contenders of l and m are in one line, in which
 // one of the two waits for the other.
 func (l *Line) Conflicting(m *Line) (bool, error) {
 	same := m.key
@@ -133,13 +133,13 @@ func (l *Line) enter(ctx context.Context, try bool) ([]*Share, error) {
 }
 
 // view returns sess in the view of the line's client.
-func (l *Line) view(sess *framework.Session) *framework.Session {
-	return privileged.Framework.In(l.client, sess)
+func (l *Line) view(sess *managed.Session) *managed.Session {
+	return l.client.View(sess)
 }
 
 // shown returns an error of the local queue, with paths as the line's client
 // shows them.
-func (l *Line) shown(err error) error { return privileged.Framework.Shown(l.client, err) }
+func (l *Line) shown(err error) error { return l.client.Shown(err) }
 
 // child returns the path of a child of dir.
 func child(dir, name string) string { return dir + "/" + name }

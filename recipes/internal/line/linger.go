@@ -4,17 +4,16 @@ import (
 	"context"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 )
 
 // idleTime is for how long an idle grant is kept.
 type idleTime struct {
-	cfg   *Config       // of the caller who left last
-	until time.Time     // when it leaves, if nobody has come
-	how   framework.How // how the next caller is granted it
-	timer *time.Timer   // nil: it has not lingered yet
-	runs  bool          // timer does
+	cfg   *Config     // of the caller who left last
+	until time.Time   // when it leaves, if nobody has come
+	how   How         // how the next caller is granted it
+	timer *time.Timer // nil: it has not lingered yet
+	runs  bool        // timer does
 }
 
 // leaveLaterLocked has an idle grant leave the line when nobody has come in
@@ -47,24 +46,21 @@ func (i *idleTime) stopLocked() {
 // ctx ends; the removal continues then. It also waits for all other znodes of
 // this client there that are being removed. A znode for which a caller waits
 // in-process is removed when that caller and all others have left.
-func EndLinger(ctx context.Context, c *framework.Client, dir string) error {
-	var removals []*removal
+func EndLinger(ctx context.Context, c *managed.Client, dir string) error {
 	queues, full := queuesOf(c), c.Resolve(dir)
-	for _, z := range queues.leavingBelow(full) {
-		removals = append(removals, z.removal)
-	}
+	all := queues.departures.below(full)
 	for _, q := range queues.below(full) {
 		q.update(func() {
 			if g := q.current; g != nil {
-				if r := g.endLingerLocked(); r != nil {
-					removals = append(removals, r)
+				if d := g.endLingerLocked(); d != nil {
+					all = append(all, d)
 				}
 			}
 		})
 	}
-	for _, r := range removals {
-		if err := r.awaitGone(ctx); err != nil {
-			return privileged.Framework.Shown(c, err)
+	for _, d := range all {
+		if err := d.awaitGone(ctx); err != nil {
+			return c.Shown(err)
 		}
 	}
 	return nil
@@ -72,7 +68,7 @@ func EndLinger(ctx context.Context, c *framework.Client, dir string) error {
 
 // endLingerLocked has g leave if it is idle and nobody waits for it in-process.
 // It returns nil if g does not leave by that.
-func (g *grant) endLingerLocked() *removal {
+func (g *grant) endLingerLocked() *departure {
 	if g.state != idle {
 		return nil
 	}
@@ -80,16 +76,16 @@ func (g *grant) endLingerLocked() *removal {
 	if g.queue.waiters.Len() > 0 {
 		return nil
 	}
-	return g.removeLocked(context.Background())
+	return g.departLocked(context.Background())
 }
 
 // GiveBack removes one lingering znode of the client, and waits until it is
-// gone: see Attach of package privileged.
+// gone: see managed.Client.Attach.
 func (r *registry) GiveBack(ctx context.Context) bool {
 	tried := make(map[*localQueue]struct{})
 	for q := r.lingering(tried); q != nil; q = r.lingering(tried) {
 		tried[q] = struct{}{}
-		var left *removal
+		var left *departure
 		q.update(func() {
 			if q.current != nil {
 				left = q.current.endLingerLocked()
@@ -97,36 +93,6 @@ func (r *registry) GiveBack(ctx context.Context) bool {
 		})
 		if left != nil {
 			return left.awaitGone(ctx) == nil
-		}
-	}
-	return false
-}
-
-// makesRoom reports whether the znode of a contender ahead, which a contender
-// that joined now would have to wait for, has left for it: it is one of this
-// process that was about to leave, or lingered.
-func (a *acquisition) makesRoom(ahead string) bool {
-	if r := a.removalOf(ahead); r != nil {
-		return r.await(a.ctx) == nil
-	}
-	return a.endLinger(ahead)
-}
-
-// endLinger has the znode of that name leave the line, and waits for that. It
-// reports false if the znode is not one of this process that lingers, or stands
-// still.
-func (a *acquisition) endLinger(name string) (left bool) {
-	for _, q := range a.queue.registry.at(a.queue.key.path) {
-		var r *removal
-		q.update(func() {
-			if g := q.current; g != nil && g.name == name && g.unusedLocked() {
-				if r = g.endLingerLocked(); r == nil {
-					r = g.removal
-				}
-			}
-		})
-		if r != nil {
-			return r.await(a.ctx) == nil
 		}
 	}
 	return false

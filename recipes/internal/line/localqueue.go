@@ -6,11 +6,11 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 )
 
 // A localQueue is where the goroutines of this process wait, in the order in
-// which they come, before one znode of theirs stands in line. It is dropped
+// which they come, before one znode of theirs joins the line. It is dropped
 // when nobody uses it.
 //
 // An acquisition runs exactly while somebody waits, and neither of these is
@@ -22,9 +22,9 @@ import (
 type localQueue struct {
 	registry *registry
 	key      key
-	client   *framework.Client          // of the first Line that used the queue: the view of all that belongs to the queue
+	client   *managed.Client            // of the first Line that used the queue: the view of all that belongs to the queue
 	path     string                     // for messages
-	dir      string                     // whose children stand in line
+	dir      string                     // whose children are in line
 	rule     *Rule                      // of that Line
 	cfg      *Config                    // the same
 	waitsFor atomic.Pointer[waitingFor] // nil: nothing is waited for in line
@@ -94,7 +94,7 @@ func (q *localQueue) enter(ctx context.Context, l *Line, try bool) ([]*Share, er
 		select {
 		case <-w.ready:
 		case <-ended:
-			defer q.leave(w) // also if ctx panics
+			defer q.giveUp(w) // also if ctx panics
 			return nil, q.timedOut(ctx, l)
 		}
 		switch {
@@ -135,7 +135,7 @@ func (w *waiter) giveBack() {
 func (q *localQueue) join(w *waiter) (joined bool) {
 	q.update(func() {
 		if joined = q.addLocked(w, q.waiters.PushBack); joined && w.try && q.acquisition != nil {
-			q.acquisition.lookAgain()
+			q.acquisition.hurry()
 		}
 	})
 	return joined
@@ -169,9 +169,9 @@ func (q *localQueue) busyLocked() bool {
 	return q.acquisition != nil && q.acquisition.blocked
 }
 
-// leave takes w, whose caller has given up, out of the queue. If w was chosen
+// giveUp takes w, whose caller has given up, out of the queue. If w was chosen
 // already, the choice is passed on.
-func (q *localQueue) leave(w *waiter) {
+func (q *localQueue) giveUp(w *waiter) {
 	q.update(func() {
 		switch {
 		case w.at != nil:
@@ -183,7 +183,7 @@ func (q *localQueue) leave(w *waiter) {
 		case w.shares[0].grant.loss == nil && q.waiters.Len() > 0 && q.rule.exclusive():
 			s := w.shares[0]
 			q.chooseLocked(s.how, s.grant)
-			s.outLocked()
+			s.markLeftLocked()
 			s.settleLocked(nil)
 		default:
 			q.later(w.giveBack)
@@ -191,8 +191,8 @@ func (q *localQueue) leave(w *waiter) {
 	})
 }
 
-// serveLocked goes on with the waiters: with a grant that is there already, or
-// else with an acquisition.
+// serveLocked serves the waiters by a grant that is there already, or else by
+// an acquisition.
 func (q *localQueue) serveLocked() {
 	switch {
 	case q.acquisition != nil || q.waiters.Len() == 0:
@@ -206,16 +206,16 @@ func (q *localQueue) serveLocked() {
 
 // chooseAllLocked gives the grants to the first waiter. Where a grant is shared
 // it also gives it to the next waiters, as long as they have the same MaxHold.
-func (q *localQueue) chooseAllLocked(how framework.How, grants ...*grant) {
+func (q *localQueue) chooseAllLocked(how How, grants ...*grant) {
 	first := q.firstLocked().line
 	q.chooseLocked(how, grants...)
 	for q.rule.shares && q.waiters.Len() > 0 && q.firstLocked().line.cfg.MaxHold == first.cfg.MaxHold {
-		q.chooseLocked(framework.GrantedByShare, grants...)
+		q.chooseLocked(ByShare, grants...)
 	}
 }
 
 // chooseLocked gives the first waiter a share of each grant.
-func (q *localQueue) chooseLocked(how framework.How, grants ...*grant) {
+func (q *localQueue) chooseLocked(how How, grants ...*grant) {
 	w := q.firstLocked()
 	q.removeLocked(w)
 	for _, g := range grants {
@@ -261,7 +261,7 @@ func (q *localQueue) addGrantLocked(g *grant) {
 }
 
 // dropGrantLocked ends g's use of the queue, at its loss or when it has left:
-// the waiters stand in line again.
+// an acquisition joins the line for the waiters.
 func (q *localQueue) dropGrantLocked(g *grant) {
 	if !g.counted {
 		return

@@ -128,7 +128,7 @@ func chosenAndLost(t *testing.T, w *bubble.World, l *line.Line) (first, later *l
 		waiting <- acquire(t, other)
 	}()
 	synctest.Wait()
-	if err := w.ExpireSession(session(t, l.Client())); err != nil {
+	if err := w.ExpireSession(session(t, (*framework.Client)(l.Client()))); err != nil {
 		t.Fatal(err)
 	}
 	held = <-waiting

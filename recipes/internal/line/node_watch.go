@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
@@ -23,12 +23,11 @@ type nodeWatch struct {
 	stop    context.CancelFunc // nil: not running
 	revoked chan struct{}      // closed: a release was asked for; nil: Revoked was not called
 	asked   chan struct{}      // a token: look at the data now
-	own     privileged.Armed   // of the contender that has waited; nil: none
+	own     *managed.Armed     // of the contender that has waited; nil: none
 	read    time.Time          // when the znode was read, or listed, last; zero: own is nil
 }
 
-// takeOver has the grant go on with the watch that its contender has, of its
-// own znode.
+// takeOver gives the grant the watch that its contender has of its own znode.
 func (w *nodeWatch) takeOver(o *outlook, session int64, byEvent bool) {
 	if o.own == nil {
 		return
@@ -63,81 +62,148 @@ func (w *nodeWatch) stopLocked() {
 	}
 }
 
+// A nodeWatcher is what the goroutine knows that watches the znode.
+type nodeWatcher struct {
+	sess    *managed.Session // waits for a connection however long it takes
+	own     *managed.Armed   // of the contender that has waited; nil: none
+	asked   <-chan struct{}
+	seen    bool             // the znode was read, and was the grant's
+	changed <-chan struct{}  // of its watch; nil: it is not watched
+	verify  <-chan time.Time // own may be used up without an event; nil: checked
+	again   <-chan time.Time // nil: an event comes
+}
+
+// nodeEvent is what a nodeWatcher has heard of the znode.
+type nodeEvent int
+
+const (
+	nodeFired   nodeEvent = iota // the event of its watch
+	nodeChecked                  // own is not used up
+	nodeDoubted                  // nobody knows whether own is used up
+	nodeExists                   // it was read
+	nodeExpects                  // it was read, and may be asked to be released
+	nodeRefused                  // the read was refused
+	nodeMissing                  // it is gone
+	nodeHidden                   // it may no longer be read; perhaps it is another one
+)
+
+// on sets what w waits for next. It reports false if the znode is lost.
+func (w *nodeWatcher) on(e nodeEvent) (exists bool) {
+	retry := w.sess.Timeout() / 3
+	switch w.again = nil; e {
+	case nodeFired:
+		w.changed = nil
+	case nodeChecked:
+		w.verify = nil
+	case nodeDoubted:
+		w.verify = time.After(retry)
+	case nodeExists:
+		w.seen = true
+	case nodeExpects:
+		w.seen = true
+		w.again = time.After(recheck.Interval(w.sess)) // an event can be lost
+	case nodeRefused:
+		w.again = time.After(retry)
+	case nodeMissing, nodeHidden:
+		return false
+	}
+	return true
+}
+
 // watchNode watches the znode until the grant is lost or begins to leave. It
-// runs on a goroutine of its own, once for a grant at most.
+// runs on a separate goroutine, once for a grant at most.
 func (g *grant) watchNode() {
-	g.queue.mu.Lock()
-	if g.watch.asked != nil || g.state != held && g.state != idle {
-		g.queue.mu.Unlock()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	w := g.newNodeWatcher(stop)
+	if w == nil {
 		return
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	asked := make(chan struct{}, 1)
-	g.watch.stop, g.watch.asked = stop, asked
-	own, read := g.watch.own, g.watch.read
-	g.queue.mu.Unlock()
-	defer stop()
-	sess := privileged.Framework.Endless(g.sess)
-	var changed <-chan struct{} // nil: it is not watched
-	defer func() { sess.Unwatch(changed) }()
-	seen := own != nil
-	if seen {
-		changed = own.Changed()
-	}
-	var verify <-chan time.Time // own may have been used up without an event
-	switch {
-	case own == nil:
-	case time.Since(read) > sess.Timeout()/2:
-		verify = time.After(0)
-	default:
-		verify = time.After(watchDelay)
-	}
+	defer func() { w.sess.Unwatch(w.changed) }()
 	for {
-		var err error
-		if changed == nil {
-			var stat *zk.Stat
-			_, stat, changed, err = sess.GetAndWatch(ctx, g.path)
-			if err == nil && stat.EphemeralOwner != sess.ID() {
-				err = zk.ErrNoNode // deleted, and somebody has created another one with its name
-			}
-		}
-		waits := false
-		if err == nil {
-			waits, err = g.checkRevoked(ctx, sess)
-		}
-		hidden := seen && errors.Is(err, zk.ErrNoAuth) // or another one that we may not read
-		if hidden || errors.Is(err, zk.ErrNoNode) {
-			g.queue.update(func() {
-				if hidden {
-					g.loseLocked(deleted, fmt.Errorf("znode %s can no longer be read: %w", g.name, zk.ErrNoAuth))
-				} else {
-					g.loseDeletedLocked()
-				}
-			})
+		if e := g.lookAtNode(ctx, w); !w.on(e) {
+			g.loseNode(e)
 			return
 		}
-		seen = seen || err == nil
-		var again <-chan time.Time
-		switch {
-		case err != nil && sess.Err() == nil:
-			again = time.After(sess.Timeout() / 3) // the read is refused: try again later
-		case waits:
-			again = time.After(recheck.Interval(sess)) // an event can be lost
-		}
 		select {
-		case <-changed:
-			changed = nil
-		case <-verify:
-			verify = nil
-			if own.Check(ctx) != nil {
-				verify = time.After(sess.Timeout() / 3)
-			}
-		case <-again:
-		case <-asked:
-		case <-sess.Done():
+		case <-w.changed:
+			w.on(nodeFired)
+		case <-w.verify:
+			w.on(w.check(ctx))
+		case <-w.again:
+		case <-w.asked:
+		case <-w.sess.Done():
 			return
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// newNodeWatcher returns nil if there is one already, or the grant has ended.
+func (g *grant) newNodeWatcher(stop context.CancelFunc) *nodeWatcher {
+	g.queue.mu.Lock()
+	defer g.queue.mu.Unlock()
+	if g.watch.asked != nil || g.state != held && g.state != idle {
+		return nil
+	}
+	g.watch.stop, g.watch.asked = stop, make(chan struct{}, 1)
+	w := &nodeWatcher{sess: g.sess.Endless(), own: g.watch.own, asked: g.watch.asked}
+	if w.own == nil {
+		return w
+	}
+	w.seen, w.changed = true, w.own.Changed()
+	delay := watchDelay
+	if time.Since(g.watch.read) > g.sess.Timeout()/2 {
+		delay = 0
+	}
+	w.verify = time.After(delay)
+	return w
+}
+
+// lookAtNode reads the znode under a watch, unless it is watched, and looks for
+// a request to release.
+func (g *grant) lookAtNode(ctx context.Context, w *nodeWatcher) nodeEvent {
+	var err error
+	if w.changed == nil {
+		var stat *zk.Stat
+		_, stat, w.changed, err = w.sess.GetAndWatch(ctx, g.path)
+		if err == nil && stat.EphemeralOwner != w.sess.ID() {
+			err = zk.ErrNoNode // deleted, and somebody has created another one with its name
+		}
+	}
+	expects := false
+	if err == nil {
+		expects, err = g.checkRevoked(ctx, w.sess)
+	}
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return nodeMissing
+	case w.seen && errors.Is(err, zk.ErrNoAuth):
+		return nodeHidden
+	case err != nil:
+		return nodeRefused
+	case expects:
+		return nodeExpects
+	}
+	return nodeExists
+}
+
+// check reads the znode again. If own is used up, that closes changed.
+func (w *nodeWatcher) check(ctx context.Context) nodeEvent {
+	if w.own.Check(ctx) != nil {
+		return nodeDoubted
+	}
+	return nodeChecked
+}
+
+// loseNode ends the grant of a znode that is missing or hidden.
+func (g *grant) loseNode(e nodeEvent) {
+	g.queue.update(func() {
+		if e == nodeHidden {
+			g.loseLocked(deleted, fmt.Errorf("znode %s can no longer be read: %w", g.name, zk.ErrNoAuth))
+		} else {
+			g.loseDeletedLocked()
+		}
+	})
 }

@@ -8,9 +8,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 )
 
 // A contender is granted by an event, without another list, if it already
@@ -66,7 +66,7 @@ import (
 // A server sends no event for a znode that the session may no longer read, so
 // the contender's own znode may be gone without an event. It is therefore read
 // about once a session timeout while the contender waits, and once after the
-// grant: at once if the last read is over half a session timeout ago, else
+// grant: immediately if the last read is over half a session timeout ago, else
 // after watchDelay. If it is missing then, the lease is lost: see nodeWatch.
 //
 // A multi may delete the znode ahead and then the contender's own. The first
@@ -78,16 +78,16 @@ import (
 //
 // A contender watches the two contenders directly ahead. Instead of them, a
 // writer watches one writer, or up to 16 readers. When the first in line
-// leaves, the second is granted, and the third hears of it. The third then
+// leaves, the second is granted, and the third gets the event. The third then
 // lists while the second works, unless its latest list has shown these two
 // alone. So it is granted by event when the second leaves. In a line without
 // readers at most two contenders hear of a deletion.
 
 // outlook is what a contender watches while it waits.
 type outlook struct {
-	own   privileged.Armed // nil: not watched
-	read  time.Time        // when that was read last
-	ahead map[string]privileged.Armed
+	own   *managed.Armed // nil: not watched
+	read  time.Time      // when that was read last
+	ahead map[string]*managed.Armed
 }
 
 // awaited is what a contender waits for.
@@ -96,8 +96,8 @@ type awaited struct {
 	whole bool     // when the last of them is deleted, nobody is ahead
 }
 
-// mostReaders is how many readers a writer watches at once. Behind more than
-// that it watches the nearest, and lists.
+// mostReaders is how many readers a writer watches at the same time. Behind
+// more than that it watches the nearest, and lists.
 const mostReaders = 16
 
 // awaited returns what own waits for. blocker is the nearest znode that it has
@@ -146,12 +146,12 @@ func (r *Rule) mixes() bool {
 func (c *contender) watch(ctx context.Context, a *awaited) error {
 	o := &c.outlook
 	var paths, names []string
-	if o.own == nil || recheck.Happened(o.own.Changed()) {
-		o.leaveOwn()
+	if o.own == nil || closed.Is(o.own.Changed()) {
+		o.endOwn()
 		paths, names = append(paths, c.path), append(names, c.name)
 	}
 	for name, w := range o.ahead {
-		if !slices.Contains(a.names, name) || recheck.Happened(w.Changed()) {
+		if !slices.Contains(a.names, name) || closed.Is(w.Changed()) {
 			w.Leave()
 			delete(o.ahead, name)
 		}
@@ -181,7 +181,7 @@ func (c *contender) arm(ctx context.Context, paths, names []string) error {
 		return nil
 	}
 	o, began := &c.outlook, time.Now()
-	armed, err := privileged.Framework.Arm(ctx, c.sess, paths...)
+	armed, err := c.sess.Arm(ctx, paths...)
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (c *contender) arm(ctx context.Context, paths, names []string) error {
 			continue
 		}
 		if o.ahead == nil {
-			o.ahead = make(map[string]privileged.Armed, len(names))
+			o.ahead = make(map[string]*managed.Armed, len(names))
 		}
 		o.ahead[name] = armed[i]
 	}
@@ -217,7 +217,7 @@ func (c *contender) news(a *awaited) (outcome, error) {
 		switch {
 		case err != nil && !errors.Is(err, zk.ErrNoNode) && i == 0:
 			return listAgain, err
-		case err == nil && !recheck.Happened(w.Changed()):
+		case err == nil && !closed.Is(w.Changed()):
 			i++
 		case !w.GoneBehind(o.own):
 			return listAgain, nil
@@ -227,7 +227,7 @@ func (c *contender) news(a *awaited) (outcome, error) {
 	}
 	_, _, err := o.own.Read()
 	switch {
-	case err == nil && recheck.Happened(o.own.Changed()), errors.Is(err, zk.ErrNoNode): // behind what it has heard of the others
+	case err == nil && closed.Is(o.own.Changed()), errors.Is(err, zk.ErrNoNode): // behind what it has heard of the others
 		return listAgain, nil
 	case len(a.names) == before:
 		return keepWaiting, nil
@@ -243,7 +243,7 @@ func (c *contender) news(a *awaited) (outcome, error) {
 // its channel.
 func (c *contender) look(ctx context.Context, nearest string) {
 	o := &c.outlook
-	if privileged.Framework.AtOnce(c.sess).Sync(ctx, child(c.queue.dir, nearest)) != nil { // see recheck.Gone
+	if c.sess.AtOnce().Sync(ctx, child(c.queue.dir, nearest)) != nil { // see recheck.Gone
 		return
 	}
 	began := time.Now()
@@ -264,16 +264,16 @@ func (o *outlook) changed(names []string) (all [3]<-chan struct{}) {
 	return all
 }
 
-func (o *outlook) leaveOwn() {
+func (o *outlook) endOwn() {
 	if o.own != nil {
 		o.own.Leave()
 		o.own = nil
 	}
 }
 
-// leave ends all watches.
-func (o *outlook) leave() {
-	o.leaveOwn()
+// end ends all watches.
+func (o *outlook) end() {
+	o.endOwn()
 	for _, w := range o.ahead {
 		w.Leave()
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
 )
 
@@ -56,7 +57,7 @@ func (l *Line) granted(nodes []layout.Node, i int) (bool, error) {
 }
 
 func (l *Line) participants(ctx context.Context, dir string, nodes []layout.Node, holds func(int) (bool, error)) ([]Participant, error) {
-	reads := make([]framework.Read, len(nodes))
+	reads := make([]request.Read, len(nodes))
 	for i, node := range nodes {
 		reads[i].Path = child(dir, node.Name)
 	}

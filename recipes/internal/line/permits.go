@@ -10,12 +10,13 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/missing"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
@@ -23,7 +24,7 @@ import (
 // until there is room, and creates N znodes in another directory by one Multi,
 // which also removes its own znode from the line: all or nothing. Those N are
 // granted. Only the first in line looks for room, since nobody else takes
-// permits meanwhile.
+// permits until then.
 type Permits struct {
 	Dir  string     // of the permits, in the view of the line's client
 	Name string     // what their names end with, before their numbers
@@ -33,7 +34,7 @@ type Permits struct {
 	Reads []request.Read
 	// Look looks for room, by reads from r. If watch is true and there is none,
 	// Room.Changed is closed when it must look again, and watches end with ctx.
-	Look func(ctx context.Context, sess *framework.Session, r Reader, watch bool) (Room, error)
+	Look func(ctx context.Context, sess *managed.Session, r Reader, watch bool) (Room, error)
 }
 
 // reads returns Reads, none without permits.
@@ -82,46 +83,8 @@ type Room struct {
 	Stop    func()
 }
 
-// lookForRoom fails the first waiter, who only tries, if there is no room.
-func (a *acquisition) lookForRoom(sess *framework.Session) error {
-	w := a.first()
-	if w == nil {
-		return nil
-	}
-	return a.tryRoom(sess, w)
-}
-
-func (a *acquisition) tryRoom(sess *framework.Session, w *waiter) error {
-	a.noteLeaving()
-	room, err := w.line.lookForRoom(a.ctx, sess, false)
-	switch {
-	case err != nil:
-		return err
-	case room.Refused == nil && !room.Free && a.awaitLeavingPermits():
-		return a.tryRoom(sess, w)
-	case room.Refused != nil:
-		a.refuse(w, room.Refused)
-	case !room.Free:
-		a.refuse(w, ErrBusy)
-	}
-	return nil
-}
-
-// awaitLeavingPermits waits for the removals of permits of this process that
-// were under way before the latest look: there may be room now. It reports
-// false if there were none.
-func (a *acquisition) awaitLeavingPermits() (any bool) {
-	for _, z := range a.leaving {
-		if z.removal.async && !z.removal.failed() {
-			any = true
-			_ = z.removal.await(a.ctx) // well or not: the next look shows it
-		}
-	}
-	return any
-}
-
 // lookForRoom calls Look in the line's view of the session.
-func (l *Line) lookForRoom(ctx context.Context, sess *framework.Session, watch bool) (Room, error) {
+func (l *Line) lookForRoom(ctx context.Context, sess *managed.Session, watch bool) (Room, error) {
 	own := l.view(sess)
 	return l.rule.Permits.Look(ctx, own, own, watch)
 }
@@ -141,58 +104,16 @@ func (c *contender) roomBehindCreate(ctx context.Context, l *Line) (room Room, o
 	return room, err == nil && room.Free
 }
 
-// refuseTriesForPermits fails the waiters who only try where there is no room,
-// or where the first in line waits itself. Behind a first that is about to take
-// permits they wait: when passed is closed it has taken them, or has begun to
-// wait.
-func (a *acquisition) refuseTriesForPermits(c *contender) (passed <-chan struct{}, err error) {
-	tries := a.tries()
-	if len(tries) == 0 {
-		return nil, nil
-	}
-	members, err := a.queue.rule.members(c.children)
-	if err != nil {
-		return nil, err
-	}
-	_, stat, passed, err := c.sess.GetAndWatch(a.ctx, child(a.queue.dir, members[0].Name))
-	switch {
-	case errors.Is(err, zk.ErrNoNode):
-		return closed, nil // it has passed
-	case err != nil:
-		return nil, err
-	case stat.Version != 0: // it waits itself
-		c.sess.Unwatch(passed)
-		for _, w := range tries {
-			a.refuse(w, ErrBusy)
-		}
-		return nil, nil
-	}
-	for _, w := range tries {
-		if err := a.tryRoom(c.sess, w); err != nil {
-			c.sess.Unwatch(passed)
-			return nil, err
-		}
-	}
-	return passed, nil
-}
-
-// closed is a closed channel.
-var closed = func() <-chan struct{} {
-	ch := make(chan struct{})
-	close(ch)
-	return ch
-}()
-
 // takePermits has c, which is first in line, take what the first waiter wants.
 // Like stand, it leaves no znode of ours in line.
 func (a *acquisition) takePermits(c *contender) error {
-	for made := 0; ; {
+	for gone := (missing.Directory{}); ; {
 		w := a.first()
 		if w == nil {
-			c.withdraw()
+			c.depart()
 			return nil
 		}
-		a.noteLeaving()
+		a.noteDepartures()
 		var err error
 		room, known := c.roomBehindCreate(a.ctx, w.line)
 		if !known {
@@ -202,7 +123,7 @@ func (a *acquisition) takePermits(c *contender) error {
 			a.refuse(w, room.Refused)
 			continue
 		}
-		if err == nil && !room.Free && a.awaitLeavingPermits() {
+		if err == nil && !room.Free && a.awaitDepartures() {
 			room.Stop()
 			continue
 		}
@@ -219,19 +140,20 @@ func (a *acquisition) takePermits(c *contender) error {
 		case err == nil && a.admit(grants...):
 			return nil
 		case err == nil: // nobody wants them now, or they were lost: join again
-			discardAll(grants)
+			departAll(grants)
 			return errNotInLine
 		case errors.Is(err, errLookAgain):
 			c.again.Pause(a.ctx, c.sess.Done())
 			continue
-		case errors.Is(err, errNoPermitDir) && made < joinTries:
-			made++
-			if err = privileged.Framework.MakeDirectory(a.ctx, w.line.client, w.line.rule.Permits.Dir); err == nil {
+		case errors.Is(err, errNoPermitDir):
+			dir := w.line.rule.Permits.Dir
+			err = gone.Make(dir, err, func() error { return w.line.client.MakeDirectory(a.ctx, dir) })
+			if err == nil {
 				c.again.Pause(a.ctx, c.sess.Done())
 				continue
 			}
 		}
-		c.withdraw()
+		c.depart()
 		return err
 	}
 }
@@ -257,7 +179,7 @@ func (a *acquisition) awaitRoom(c *contender, w *waiter, room Room) error {
 		}
 		c.marked = true
 	}
-	if recheck.Happened(room.Changed) {
+	if closed.Is(room.Changed) {
 		c.again.Pause(a.ctx, c.sess.Done())
 		return nil
 	}
@@ -276,7 +198,7 @@ func (a *acquisition) awaitRoom(c *contender, w *waiter, room Room) error {
 // mayHaveRoom looks for room without an event: whether there is any, or whether
 // there never can be.
 func (c *contender) mayHaveRoom(ctx context.Context, l *Line) bool {
-	if privileged.Framework.AtOnce(c.sess).Sync(ctx, c.queue.dir) != nil { // see recheck.Gone
+	if c.sess.AtOnce().Sync(ctx, c.queue.dir) != nil { // see recheck.Gone
 		return false
 	}
 	room, err := l.lookForRoom(ctx, c.sess, false)
@@ -286,14 +208,14 @@ func (c *contender) mayHaveRoom(ctx context.Context, l *Line) bool {
 // take makes the permits, and a grant of each, while c leaves the line: all in
 // one Multi, or nothing. So it can be done only while c is first, and only
 // once. It waits for the answer even if ctx ends: permits that nobody wants
-// then are noted as leaving before c is gone, so no try is busy because of
-// them.
+// then have announced their departure before c is gone, so no try is busy
+// because of them.
 func (c *contender) take(ctx context.Context, l *Line, room Room) ([]*grant, error) {
-	sess := privileged.Framework.InRoomOf(privileged.Framework.Unhurried(l.view(c.sess)), c.queue.client.Resolve(c.path))
+	sess := l.view(c.sess).Unhurried().InRoomOf(c.queue.client.Resolve(c.path))
 	paths, failed, err := sess.CreateAllProtected(ctx, l.permits(c.name, room.While...))
 	switch {
 	case err == nil:
-		privileged.Framework.Used(l.client, l.rule.Permits.Dir)
+		l.client.Used(l.rule.Permits.Dir)
 		if room.Taken != nil {
 			room.Taken()
 		}
@@ -313,7 +235,7 @@ func (c *contender) take(ctx context.Context, l *Line, room Room) ([]*grant, err
 	}
 	for _, g := range grants {
 		if err := g.claim(ctx); err != nil {
-			discardAll(grants)
+			departAll(grants)
 			return nil, err
 		}
 	}
@@ -321,9 +243,9 @@ func (c *contender) take(ctx context.Context, l *Line, room Room) ([]*grant, err
 }
 
 // permits is the batch by which the contender of that name takes its permits.
-func (l *Line) permits(name string, while ...any) framework.ProtectedBatch {
+func (l *Line) permits(name string, while ...any) managed.ProtectedBatch {
 	own, p := child(l.dir, name), l.rule.Permits
-	return framework.ProtectedBatch{
+	return managed.ProtectedBatch{
 		Before: append([]any{&zk.CheckVersionRequest{Path: own, Version: -1}}, while...),
 		Dir:    p.Dir, Name: p.Name, N: p.N,
 		Data: l.cfg.Data, Flags: zk.FlagEphemeral | zk.FlagSequence, ACL: l.cfg.ACL,
@@ -339,20 +261,5 @@ func (l *Line) permitsFit() error {
 	}
 	name := layout.Protect(random.ID(), l.rule.Base) + strconv.Itoa(math.MinInt32)
 	record := &zk.SetDataRequest{Path: l.path, Data: []byte(strconv.Itoa(math.MaxInt))}
-	return privileged.Framework.BatchFits(l.client, l.permits(name, record))
-}
-
-// discardAll removes the znodes of grants that nobody was given.
-func discardAll(grants []*grant) {
-	for _, g := range grants {
-		g.queue.mu.Lock()
-		unhold := g.unhold
-		g.queue.mu.Unlock()
-		if unhold != nil {
-			unhold()
-		}
-		r := newRemoval()
-		g.queue.registry.addLeaving(g.queue.key.path, leavingZnode{g.name, r})
-		g.queue.discard(g.sess, g.path, leavingZnode{g.name, r})
-	}
+	return l.client.BatchFits(l.permits(name, record))
 }

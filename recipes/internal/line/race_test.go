@@ -158,9 +158,9 @@ func TestLossDuringRelease(t *testing.T) {
 	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		var released, losses atomic.Int32
-		a := w.Connect("a", framework.WithObserver(framework.Observer{
-			Released: func(context.Context, framework.Release) { released.Add(1) },
-			Lost:     func(context.Context, framework.Loss) { losses.Add(1) },
+		a := w.Connect("a", recipes.WithObserver(recipes.Observer{
+			Released: func(context.Context, recipes.Release) { released.Add(1) },
+			Lost:     func(context.Context, recipes.Loss) { losses.Add(1) },
 		}))
 		l := bubble.Acquire(t, t.Context(), mutexOf(t, a))
 		w.ClientNet("a").Cut()

@@ -5,17 +5,17 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 )
 
 // registry holds the local queues of one client. It lives as long as the
 // client.
 type registry struct {
-	mu      sync.Mutex // guards what follows, and users of each queue
-	queues  map[key]*localQueue
-	leaving map[string][]leavingZnode // by the full path of their line's directory
+	mu     sync.Mutex // guards queues, and users of each queue
+	queues map[key]*localQueue
+
+	departures departures
 }
 
 // key tells the lines of one client apart: Lines with equal keys share a local
@@ -29,19 +29,10 @@ type key struct {
 	set       layout.Set
 }
 
-// leavingZnode is one of ours that is being removed. Without a name it is one
-// that is just created, although nobody wants it now.
-type leavingZnode struct {
-	name    string
-	removal *removal
-}
-
-type registryKey struct{}
-
-func queuesOf(c *framework.Client) *registry {
-	return privileged.Framework.Attach(c, registryKey{}, func() any {
-		return &registry{queues: make(map[key]*localQueue), leaving: make(map[string][]leavingZnode)}
-	}).(*registry)
+func queuesOf(c *managed.Client) *registry {
+	return managed.Attached[registry](c, func() any {
+		return &registry{queues: make(map[key]*localQueue), departures: departures{from: make(map[string][]*departure)}}
+	})
 }
 
 var errDifferentZnode = errors.New("this process already uses the path with different data, ACL or node name")
@@ -115,60 +106,4 @@ func (r *registry) unuse(q *localQueue) {
 	if q.users--; q.users == 0 {
 		delete(r.queues, q.key)
 	}
-}
-
-// addLeaving notes a znode, until dropLeaving.
-func (r *registry) addLeaving(dir string, z leavingZnode) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.leaving[dir] = append(r.leaving[dir], z)
-}
-
-// ended ends the removal of a znode. If that has failed, the znode stays noted
-// until it is gone, or its session over.
-func (r *registry) ended(dir string, z leavingZnode) {
-	if z.removal.gone == nil {
-		r.dropLeaving(dir, z)
-		close(z.removal.done)
-		return
-	}
-	close(z.removal.done)
-	<-z.removal.gone
-	r.dropLeaving(dir, z)
-}
-
-func (r *registry) dropLeaving(dir string, gone leavingZnode) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var left []leavingZnode // a new slice: others read the old one
-	for _, z := range r.leaving[dir] {
-		if z != gone {
-			left = append(left, z)
-		}
-	}
-	if left == nil {
-		delete(r.leaving, dir)
-		return
-	}
-	r.leaving[dir] = left
-}
-
-// leavingAt returns the znodes that are leaving the line in the full path dir.
-func (r *registry) leavingAt(dir string) []leavingZnode {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.leaving[dir]
-}
-
-// leavingBelow returns the znodes that are leaving lines below the full path
-// dir.
-func (r *registry) leavingBelow(dir string) (all []leavingZnode) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for path, some := range r.leaving {
-		if isBelow(path, dir) {
-			all = append(all, some...)
-		}
-	}
-	return all
 }

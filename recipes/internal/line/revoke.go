@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/identity"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 )
 
 // Revoke asks the contender with the znode at path, and with such data, to
@@ -15,19 +15,12 @@ func (l *Line) Revoke(ctx context.Context, path string, data []byte) error {
 	if path != child(l.dir, base(path)) {
 		return fmt.Errorf("%s: not in line at %s", path, l.dir)
 	}
-	return privileged.Framework.SetUnique(ctx, l.client, path, identity.Request(data))
+	return l.client.SetUnique(ctx, path, identity.Request(data))
 }
 
 // isRevoked reports whether a release was asked for, as far as anybody has
 // looked.
-func (w *nodeWatch) isRevoked() bool {
-	select {
-	case <-w.revoked: // never, if it is nil
-		return true
-	default:
-		return false
-	}
-}
+func (w *nodeWatch) isRevoked() bool { return closed.Is(w.revoked) }
 
 // Revoked is closed when somebody has asked for the share to be released. The
 // first call begins to look for it: it costs a read, and one each session
@@ -67,7 +60,7 @@ func (s *Share) OnRevoked(fn func()) {
 // checkRevoked looks at the data, if Revoked was called, and reports whether it
 // waits for a request to release. The watch was set before: a request that
 // comes after the look is not missed.
-func (g *grant) checkRevoked(ctx context.Context, sess *framework.Session) (waits bool, err error) {
+func (g *grant) checkRevoked(ctx context.Context, sess *managed.Session) (waits bool, err error) {
 	g.queue.mu.Lock()
 	revoked := g.watch.revoked
 	done := revoked == nil || g.watch.isRevoked()

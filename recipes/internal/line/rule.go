@@ -18,11 +18,10 @@ type Rule struct {
 	// other.
 	Candidate int64
 	// Conflicts reports whether a contender named mine has to wait for a contender
-	// named theirs that stands ahead. It may be user code: it is called without
-	// locks held, and may panic. Either order decides, so that a conflict is
-	// symmetric.
+	// named theirs that is ahead. It may be user code: it is called without locks
+	// held, and may panic. Either order decides, so that a conflict is symmetric.
 	Conflicts func(mine, theirs string) bool
-	// Set is the children that stand in line. A child of another known layout is
+	// Set is the children that are in line. A child of another known layout is
 	// ErrLayout; a child of no known layout is ignored.
 	Set layout.Set
 	// Base is what the znode's name ends with, before its sequence number.
@@ -73,7 +72,7 @@ func (r *Rule) conflict(a, b string) (conflicts bool, err error) {
 	return layout.Conflict(r.Conflicts, a, b)
 }
 
-// waits reports whether own has to wait for one that stands ahead: see
+// waits reports whether own has to wait for one that is ahead: see
 // layout.Node.Waits.
 func (r *Rule) waits(own, ahead *layout.Node) (bool, error) { return own.Waits(ahead, r.conflict) }
 
@@ -147,13 +146,4 @@ func (r *Rule) contended(own string, children []string) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// newcomer returns a contender that joined now, behind members.
-func (r *Rule) newcomer(members []layout.Node) layout.Node {
-	own := layout.Node{Base: r.Base, Family: r.Set.Family, RuleName: r.Name}
-	if len(members) > 0 {
-		own.Seq = members[len(members)-1].Seq + 1
-	}
-	return own
 }

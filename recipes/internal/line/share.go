@@ -6,23 +6,35 @@ import (
 	"slices"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
+)
+
+// How says how a share was granted, as recipes.How does.
+type How string
+
+// The values of How.
+const (
+	ByEnsemble How = "ensemble"
+	ByHandoff  How = "handoff"
+	ByLinger   How = "linger"
+	ByShare    How = "share"
+	ByReentry  How = "reentry"
 )
 
 // A Share is one caller's part of a grant. It is safe for concurrent use.
 type Share struct {
 	grant    *grant
 	line     *Line // whose view of the client the caller has
-	how      framework.How
+	how      How
 	handoffs uint32
 
 	// Guarded by grant.queue.mu.
 	onLoss    func(*Loss)
 	onRevoked func()
-	out       bool     // Leave was called
-	removal   *removal // that Left waits for
-	settled   bool     // the result is known, and final
-	result    error    // of Left
+	left      bool       // Leave was called
+	departure *departure // that Left waits for
+	settled   bool       // the result is known, and final
+	result    error      // of Left
 }
 
 // Line returns the line of the share.
@@ -42,7 +54,7 @@ func (s *Share) Rank() Rank {
 }
 
 // How returns how its caller was granted it.
-func (s *Share) How() framework.How { return s.how }
+func (s *Share) How() How { return s.how }
 
 // SessionID returns the id of the session that the znode belongs to.
 func (s *Share) SessionID() int64 { return s.grant.sess.ID() }
@@ -88,7 +100,7 @@ func (s *Share) endMaxHold() {
 func (s *Share) Held() bool {
 	g := s.grant
 	g.queue.mu.Lock()
-	held := !s.out && g.loss == nil
+	held := !s.left && g.loss == nil
 	g.queue.mu.Unlock()
 	return held && g.proven()
 }
@@ -100,7 +112,7 @@ func (s *Share) Err() error {
 	if loss := s.lossLocked(); loss != nil {
 		return loss.Err
 	}
-	if s.out {
+	if s.left {
 		return ErrReleased
 	}
 	return nil
@@ -149,7 +161,7 @@ func (s *Share) OnLoss(fn func(*Loss)) {
 func (s *Share) bind() bool {
 	s.grant.queue.mu.Lock()
 	defer s.grant.queue.mu.Unlock()
-	if s.out || s.grant.loss != nil {
+	if s.left || s.grant.loss != nil {
 		return false
 	}
 	s.grant.bound = true
@@ -174,7 +186,7 @@ func (s *Share) Guarding() (done func(known bool), held bool) {
 	g := s.grant
 	g.queue.mu.Lock()
 	defer g.queue.mu.Unlock()
-	if s.out || g.loss != nil {
+	if s.left || g.loss != nil {
 		return nil, false
 	}
 	g.guarding++
@@ -206,16 +218,16 @@ func (s *Share) Again(l *Line) (*Share, error) {
 	switch {
 	case g.loss != nil:
 		return nil, notHeld(g.loss.Err)
-	case !held || s.out:
+	case !held || s.left:
 		return nil, notHeld(ErrReleased)
 	}
-	again := g.shareLocked(l, framework.GrantedByReentry)
+	again := g.shareLocked(l, ByReentry)
 	again.handoffs = s.handoffs
 	return again, nil
 }
 
 // Session returns the session of the share, in the view of its line.
-func (s *Share) Session() *framework.Session { return s.line.view(s.grant.sess) }
+func (s *Share) Session() *managed.Session { return s.line.view(s.grant.sess) }
 
 // Leave gives the share up. If it is the last of its grant, the znode begins to
 // leave the line, unless it is kept for another caller. Left has the result. Of
@@ -225,7 +237,7 @@ func (s *Share) Leave(ctx context.Context) {
 }
 
 // giveBack leaves a share whose caller was chosen for it and has given up: it
-// has not worked under it, so no other caller is kept waiting by its removal.
+// has not worked under it, so no other caller waits for its departure.
 func (s *Share) giveBack(ctx context.Context) {
 	s.grant.queue.update(func() { s.leaveLocked(ctx, true) })
 }
@@ -235,12 +247,12 @@ func (s *Share) leaveLocked(ctx context.Context, async bool) {
 	if s.settled {
 		return
 	}
-	s.outLocked()
+	s.markLeftLocked()
 	switch {
-	case g.removal != nil:
-		s.removal = g.removal
+	case g.departure != nil:
+		s.departure = g.departure
 	case g.loss != nil:
-		s.removal = nil // of one that failed before the loss
+		s.departure = nil // of one that failed before the loss
 		s.settleLocked(notHeld(g.loss.Err))
 		if g.shares == 0 {
 			g.queue.later(g.discard)
@@ -260,27 +272,27 @@ func (s *Share) leaveLastLocked(ctx context.Context, async bool) {
 		s.settleLocked(nil)
 		return
 	}
-	r := g.removeLocked(ctx)
+	d := g.departLocked(ctx)
 	if g.async {
 		s.settleLocked(nil) // it was held until now, by the clock
 		return
 	}
-	s.removal = r
+	s.departure = d
 }
 
 // Left returns the result of Leave, which it waits for until ctx ends; the
-// removal goes on then, and Leave and Left may be called again.
+// departure continues then, and Leave and Left may be called again.
 //
-// The result is nil if the share was held until Leave, which a removal itself
-// proves: the znode stood there until it. It is ErrNotHeld, and the reason, if
-// the share was lost, before or during the removal. With Config.AsyncRelease it
-// is known when Leave has returned: nil if the share was not lost before.
+// The result is nil if the share was held until Leave, which the delete itself
+// proves: the znode existed until then. It is ErrNotHeld, and the reason, if
+// the share was lost before or during the departure. With Config.AsyncRelease
+// it is known when Leave has returned: nil if the share was not lost before.
 func (s *Share) Left(ctx context.Context) error {
 	s.grant.queue.mu.Lock()
-	r := s.removal
+	d := s.departure
 	s.grant.queue.mu.Unlock()
-	if r != nil {
-		if err := r.await(ctx); err != nil {
+	if d != nil {
+		if err := d.await(ctx); err != nil {
 			return s.line.shown(err)
 		}
 	}
@@ -289,9 +301,9 @@ func (s *Share) Left(ctx context.Context) error {
 	return s.result
 }
 
-func (s *Share) outLocked() {
-	if !s.out {
-		s.out = true
+func (s *Share) markLeftLocked() {
+	if !s.left {
+		s.left = true
 		s.grant.shares--
 	}
 }

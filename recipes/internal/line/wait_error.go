@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -33,7 +33,7 @@ func (q *localQueue) timedOut(ctx context.Context, l *Line) error {
 	switch {
 	case granted && (!standing || q.rule.exclusive()):
 		return fmt.Errorf("waiting in-process for another goroutine that holds the lock: %w", ctxerr.Of(ctx))
-	case q.client.State() != framework.Connected:
+	case q.client.State() != managed.Connected:
 		if _, err := q.client.AwaitSession(ctx); err != nil { // it says what is wrong, and does not wait
 			return fmt.Errorf("connecting to the ensemble: %w", err)
 		}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 )
 
 // A caller waits for another goroutine while one holds the lock, unless its
@@ -24,7 +24,7 @@ func TestForWhomACallerWaits(t *testing.T) {
 		{true, false, true, true},
 		{true, true, true, false},
 	} {
-		q := &localQueue{client: &framework.Client{}, rule: &Rule{shares: c.shares}}
+		q := &localQueue{client: &managed.Client{}, rule: &Rule{shares: c.shares}}
 		if c.granted {
 			q.grants = 1
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
 )
@@ -21,7 +22,7 @@ var exclusive = line.Rule{
 
 func newLine(t *testing.T, c *framework.Client, rule line.Rule) *line.Line {
 	t.Helper()
-	l, err := line.New(c, "/line", rule, line.Config{})
+	l, err := line.New((*managed.Client)(c), "/line", rule, line.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,29 +11,27 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/random"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/privileged"
 )
 
 // Interval returns how long to wait for an event before the next look: the
 // session timeout on average, and not the same for all waiters.
-func Interval(sess *framework.Session) time.Duration {
-	timeout := sess.Timeout()
-	return timeout*3/4 + random.N(timeout/2)
+func Interval(sess *managed.Session) time.Duration {
+	return random.About(sess.Timeout())
 }
 
 // Wait returns nil when one of at most five events happens, or when look
 // reports that what they tell of has happened. An event can be lost, so Wait
 // calls look about once in a session timeout. Wait fails with the error of
 // look, and with the reason when the session is over or ctx ends.
-func Wait(ctx context.Context, sess *framework.Session, look func() (happened bool, err error), events ...<-chan struct{}) error {
+func Wait(ctx context.Context, sess *managed.Session, look func() (happened bool, err error), events ...<-chan struct{}) error {
 	_, err := WaitWhich(ctx, sess, look, events...)
 	return err
 }
 
 // WaitWhich is Wait, and returns the index of the event, or -1.
-func WaitWhich(ctx context.Context, sess *framework.Session, look func() (happened bool, err error), events ...<-chan struct{}) (which int, err error) {
+func WaitWhich(ctx context.Context, sess *managed.Session, look func() (happened bool, err error), events ...<-chan struct{}) (which int, err error) {
 	var of [5]<-chan struct{} // a nil channel never happens
 	copy(of[:], events)
 	for {
@@ -61,16 +59,6 @@ func WaitWhich(ctx context.Context, sess *framework.Session, look func() (happen
 	}
 }
 
-// Happened reports whether an event has happened.
-func Happened(event <-chan struct{}) bool {
-	select {
-	case <-event:
-		return true
-	default:
-		return false
-	}
-}
-
 // Patience notices that a waiter has had no connection for long. Its session
 // may live on, since the ensemble resumes it when it is back, and so may its
 // place in line. But its call must end when its retry budget is used up. The
@@ -80,7 +68,7 @@ type Patience struct{ down bool }
 // Look is called at each look. If there was no connection at the look before
 // either, it waits for one, until ctx ends, the session is over, or the
 // client's retry budget is used up.
-func (p *Patience) Look(ctx context.Context, sess *framework.Session, path string) error {
+func (p *Patience) Look(ctx context.Context, sess *managed.Session, path string) error {
 	connected := sess.Connected()
 	if !connected && p.down {
 		return sess.Sync(ctx, path)
@@ -93,8 +81,8 @@ func (p *Patience) Look(ctx context.Context, sess *framework.Session, path strin
 // read. It asks the leader: a sync and a read. It reports false while no server
 // answers: the connection or the session is about to end then, which ends every
 // watch. It waits for no other connection: that is for Patience.
-func Gone(ctx context.Context, sess *framework.Session, path string) bool {
-	sess = privileged.Framework.AtOnce(sess)
+func Gone(ctx context.Context, sess *managed.Session, path string) bool {
+	sess = sess.AtOnce()
 	if sess.Sync(ctx, path) != nil {
 		return false
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
@@ -36,7 +37,7 @@ func TestWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble.Run(t, func(t *testing.T, w *bubble.World) {
 				c := w.ConnectNext()
-				sess := w.Session(c)
+				sess := (*managed.Session)(w.Session(c))
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				event := make(chan struct{})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -16,7 +17,7 @@ import (
 // Each of the five events ends a wait, and says which it was.
 func TestWhichEventEndsAWait(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		sess := w.Session(w.ConnectNext())
+		sess := (*managed.Session)(w.Session(w.ConnectNext()))
 		for i := range 5 {
 			events := make([]<-chan struct{}, 5)
 			for j := range events {
@@ -47,7 +48,7 @@ func TestWhichEventEndsAWait(t *testing.T) {
 // The next look comes after 3/4 to 5/4 of a session timeout.
 func TestInterval(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		sess := w.Session(w.ConnectNext())
+		sess := (*managed.Session)(w.Session(w.ConnectNext()))
 		least, most := time.Hour, time.Duration(0)
 		for range 500 {
 			d := recheck.Interval(sess)
@@ -76,7 +77,7 @@ func TestGone(t *testing.T) {
 	} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			c := w.ConnectNext()
-			sess := w.Session(c)
+			sess := (*managed.Session)(w.Session(c))
 			if _, err := sess.Create(t.Context(), "/a", nil, 0); err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +90,7 @@ func TestGone(t *testing.T) {
 	}
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, network := w.Connect("a"), w.ClientNet("a")
-		sess := w.Session(c)
+		sess := (*managed.Session)(w.Session(c))
 		network.Cut()
 		network.Drop()
 		time.Sleep(time.Second)
@@ -107,7 +108,7 @@ func TestPatience(t *testing.T) {
 	bubble.Usual(t, bubble.FewRetries) // outlasts an outage
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, network := w.Connect("a"), w.ClientNet("a")
-		sess := w.Session(c)
+		sess := (*managed.Session)(w.Session(c))
 		var p recheck.Patience
 		look := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -1,0 +1,259 @@
+package guardian_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/guardian"
+	"github.com/zkrecipes/zkrecipes/internal/closing"
+	"github.com/zkrecipes/zkrecipes/internal/guard"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// sessionTimeout is so long that nothing here can end by an expiry.
+const sessionTimeout = 60 * time.Second
+
+// The test binary is also a process that holds a lock, and its guardian.
+func TestMain(m *testing.M) {
+	switch os.Getenv("GUARDIAN_ROLE") {
+	case "holder":
+		hold()
+	case "guardian":
+		conn, err := net.FileConn(os.NewFile(3, "socket"))
+		if err == nil {
+			err = guardian.Serve(conn.(*net.UnixConn), []guardian.Ensemble{{Servers: os.Getenv("GUARDIAN_SERVERS")}}, 0, nil)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "guardian:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// hold holds a lock in two clients, and runs a command with a child.
+func hold() {
+	must := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "holder:", err)
+			os.Exit(1)
+		}
+	}
+	g, err := guardian.Find()
+	must(err)
+	if g == nil {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "GUARDIAN_ROLE=guardian")
+		cmd.Stderr = os.Stderr
+		g, err = guardian.Start(cmd)
+		must(err)
+		sleep := exec.Command("sh", "-c", "sleep 600 & sleep 600 & wait")
+		g.Until(time.Time{})
+		must(g.Command(sleep))
+		fmt.Println("group", sleep.Process.Pid)
+		quick := exec.Command("true")
+		must(g.Command(quick))
+		must(quick.Wait())
+	} else if err := g.Command(exec.Command("true")); !errors.Is(err, guardian.ErrNotAChild) {
+		must(fmt.Errorf("a daemon runs commands: %w", err))
+	}
+	for _, path := range []string{"/lock", "/other"} {
+		opts := append(g.Options(), framework.WithSessionTimeout(sessionTimeout))
+		c, err := framework.New(os.Getenv("GUARDIAN_SERVERS"), opts...)
+		must(err)
+		mutex, err := locks.NewMutex(c, path)
+		must(err)
+		_, err = mutex.Acquire(context.Background())
+		must(err)
+	}
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGUSR1)
+	fmt.Println("held", g.Err())
+	<-asked
+	g.Close()
+	fmt.Println("given up", g.Err())
+	select {}
+}
+
+// startHolder starts such a process, and returns when it holds the locks.
+func startHolder(t *testing.T, servers string, env ...string) (cmd *exec.Cmd, out *bufio.Scanner, group int) {
+	t.Helper()
+	cmd = exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), append(env, "GUARDIAN_ROLE=holder", "GUARDIAN_SERVERS="+servers)...)
+	cmd.Stderr = os.Stderr
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	for out = bufio.NewScanner(pipe); out.Scan(); {
+		switch _, _ = fmt.Sscanf(out.Text(), "group %d", &group); {
+		case out.Text() == "held <nil>":
+			return cmd, out, group
+		case strings.HasPrefix(out.Text(), "held"):
+			t.Fatal(out.Text())
+		}
+	}
+	t.Fatal("it has ended")
+	return nil, nil, 0
+}
+
+func connect(t *testing.T, servers string) *framework.Client {
+	t.Helper()
+	c, err := framework.New(servers, framework.WithSessionTimeout(sessionTimeout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// TestAHolderDies: whoever waits gets what it has held long before its session
+// could expire, from a daemon and from a child. The child kills the group of
+// the command first.
+func TestAHolderDies(t *testing.T) {
+	bubble.Whole(t)
+	for _, kind := range []string{"daemon", "child"} {
+		t.Run(kind, func(t *testing.T) {
+			servers := testutil.Start(t, testutil.WithMembers(3)).Servers()
+			env := []string{guardian.Variable + "=child"}
+			if kind == "daemon" {
+				env = []string{guardian.Variable + "=" + startDaemon(t, servers)}
+			}
+			holder, _, group := startHolder(t, servers, env...)
+			var mutexes []*locks.Mutex
+			for _, path := range []string{"/lock", "/other"} {
+				mutex, err := locks.NewMutex(connect(t, servers), path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := mutex.TryAcquire(t.Context()); err == nil {
+					t.Fatal("it is not held")
+				}
+				mutexes = append(mutexes, mutex)
+			}
+			_ = holder.Process.Kill()
+			died := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), sessionTimeout/2)
+			defer cancel()
+			for _, mutex := range mutexes {
+				if _, err := mutex.Acquire(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Logf("granted %v after the death", time.Since(died))
+			if err := syscall.Kill(-group, 0); group != 0 && err != syscall.ESRCH && !onlyZombies(group) {
+				t.Errorf("the command's group runs: %v", err)
+			}
+		})
+	}
+}
+
+// onlyZombies reports whether nothing of a group runs: nobody here may reap
+// what a killed process has left.
+func onlyZombies(group int) bool {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range stats {
+		text, _ := os.ReadFile(name)
+		if f := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:])); len(f) > 2 && f[2] == fmt.Sprint(group) && f[0] != "Z" && f[0] != "X" {
+			return false
+		}
+	}
+	return true
+}
+
+// TestGivenUp: after Close a death closes nothing, and kills nothing.
+func TestGivenUp(t *testing.T) {
+	bubble.Whole(t)
+	servers := testutil.Start(t).Servers()
+	holder, out, group := startHolder(t, servers, guardian.Variable+"=")
+	defer syscall.Kill(-group, syscall.SIGKILL)
+	if err := holder.Process.Signal(syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	if !out.Scan() || !strings.HasPrefix(out.Text(), "given up") || strings.HasSuffix(out.Text(), "<nil>") {
+		t.Fatalf("%q", out.Text())
+	}
+	_ = holder.Process.Kill()
+	_ = holder.Wait()
+	time.Sleep(300 * time.Millisecond)
+	mutex, err := locks.NewMutex(connect(t, servers), "/lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mutex.TryAcquire(t.Context()); err == nil {
+		t.Error("the session is closed")
+	}
+	if err := syscall.Kill(-group, 0); err != nil || onlyZombies(group) {
+		t.Errorf("the group is killed: %v", err)
+	}
+}
+
+// startDaemon runs a daemon in this process, and returns its socket.
+func startDaemon(t *testing.T, servers string) string {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := guard.Listen(socket, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ensemble, err := closing.Open(servers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- guard.ServeAll(t.Context(), l, guard.Config{Ensembles: []guard.Ensemble{{Servers: servers, Closing: ensemble}}})
+	}()
+	t.Cleanup(func() {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return socket
+}
+
+// TestFind: without the variable there is no guardian, and no error.
+func TestFind(t *testing.T) {
+	for value, found := range map[string]bool{"": true, "off": true, "child": true, "/nonexistent/socket": false} {
+		t.Setenv(guardian.Variable, value)
+		g, err := guardian.Find()
+		if g != nil || (err == nil) != found {
+			t.Errorf("%q: %v, %v", value, g, err)
+		}
+		if len(g.Options()) != 0 || g.Close() != nil {
+			t.Errorf("%q: a nil Guardian does something", value)
+		}
+	}
+}
+
+// TestAChildThatIsNone: what does not answer is no guardian.
+func TestAChildThatIsNone(t *testing.T) {
+	for _, cmd := range []*exec.Cmd{exec.Command("/nonexistent"), exec.Command("true"), exec.Command("sleep", "600")} {
+		began := time.Now()
+		if g, err := guardian.Start(cmd); err == nil || g != nil {
+			t.Errorf("%v: %v, %v", cmd.Args, g, err)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("%v: it took %v", cmd.Args, took)
+		}
+	}
+}

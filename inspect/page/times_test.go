@@ -1,0 +1,48 @@
+package page
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/inspect"
+	"github.com/zkrecipes/zkrecipes/internal/look"
+)
+
+// TestMostBars: a timeline of any load keeps 10,000 bars at most, and the
+// latest.
+func TestMostBars(t *testing.T) {
+	times, now := newTimes(), time.Now()
+	for i := range 4 {
+		now = now.Add(time.Second)
+		model := look.Model{Now: now}
+		for j := range mostBars * 3 / 2 {
+			path := fmt.Sprintf("/app/%d", j)
+			model.Lines = append(model.Lines, inspect.Line{Path: path, Holders: []inspect.Contender{{Path: fmt.Sprintf("%s/%d", path, i)}}})
+		}
+		times.see(&model)
+		size := 0
+		for _, bars := range times.bars {
+			size += len(bars)
+		}
+		if size > mostBars || size != times.size {
+			t.Errorf("look %d: %d bars, counted as %d", i, size, times.size)
+		}
+	}
+	if d := times.of("/app/0", now); d == nil || d.Latest[0].From.Before(now.Add(-2*time.Second)) {
+		t.Errorf("the latest: %+v", d)
+	}
+}
+
+// BenchmarkTimeline is a drawing of as many holders together as there may be.
+func BenchmarkTimeline(b *testing.B) {
+	times, now := newTimes(), time.Now()
+	line := inspect.Line{Path: "/app/x"}
+	for i := range mostBars {
+		line.Holders = append(line.Holders, inspect.Contender{Path: fmt.Sprint("/app/x/", i)})
+	}
+	times.see(&look.Model{Now: now, Lines: []inspect.Line{line}})
+	for b.Loop() {
+		times.of("/app/x", now)
+	}
+}

@@ -1,0 +1,499 @@
+package closing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/random"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// fake is an ensemble as far as sessions move between its members.
+type fake struct {
+	members int
+	least   time.Duration // that it grants
+	// answer says how long a member takes for the nth connect of a session, and
+	// whether it then answers. Without an answer the connect is executed all the
+	// same, if executed says so.
+	answer func(member int, session int64, nth int) (after time.Duration, err error)
+	back   func(member int) time.Duration // how long its answers take
+	close  func(session int64, nth int) (executed bool, err error)
+	other  bool                                          // it opens another session
+	queue  func(member int, session int64) time.Duration // how long requests wait there that it has taken before
+
+	mu     sync.Mutex
+	at     map[int64]int // the member of each session
+	nth    map[int64]int // connects
+	closes map[int64]int
+	gone   map[int64]bool
+	asked  map[int64][]time.Duration // timeouts
+	moved  map[int64]time.Time       // when
+	by     map[int64]int             // the member of the first close
+	queued map[int64]time.Time       // until when writes may be executed at the member where it is
+	first  func()                    // before the first close
+	began  time.Time
+}
+
+func newFake(members int) *fake {
+	return &fake{
+		members: members, began: time.Now(),
+		at: map[int64]int{}, nth: map[int64]int{}, closes: map[int64]int{}, gone: map[int64]bool{}, asked: map[int64][]time.Duration{},
+		moved: map[int64]time.Time{}, by: map[int64]int{}, queued: map[int64]time.Time{},
+		answer: func(int, int64, int) (time.Duration, error) { return time.Millisecond, nil },
+		close:  func(int64, int) (bool, error) { return true, nil },
+	}
+}
+
+func name(member int) string { return fmt.Sprintf("m%d:2181", member) }
+
+func (f *fake) Find(context.Context, time.Duration) (all []servers.Server) {
+	for m := range f.members {
+		all = append(all, servers.Server{Name: name(m), Address: name(m)})
+	}
+	return all
+}
+
+func (f *fake) Connect(_ context.Context, to servers.Server, limit time.Duration, ask *wire.ConnectRequest) (net.Conn, wire.ConnectResponse, error) {
+	var member int
+	_, _ = fmt.Sscanf(to.Name, "m%d", &member)
+	id := ask.SessionID
+	f.mu.Lock()
+	f.nth[id]++
+	nth := f.nth[id]
+	f.asked[id] = append(f.asked[id], time.Duration(ask.Timeout)*time.Millisecond)
+	f.mu.Unlock()
+	after, err := f.answer(member, id, nth)
+	if after > limit {
+		time.Sleep(limit)
+		go func() { // it reads the connect later
+			time.Sleep(after - limit)
+			f.mu.Lock()
+			f.at[id] = member
+			f.mu.Unlock()
+		}()
+		return nil, wire.ConnectResponse{}, context.DeadlineExceeded
+	}
+	time.Sleep(after)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil || f.gone[id] {
+		return nil, wire.ConnectResponse{}, err
+	}
+	f.at[id], f.moved[id] = member, time.Now()
+	if f.queue != nil {
+		f.queued[id] = time.Now().Add(f.queue(member, id))
+	}
+	queued := f.queued[id]
+	if f.back != nil {
+		f.mu.Unlock()
+		time.Sleep(f.back(member))
+		f.mu.Lock()
+	}
+	ours, theirs := net.Pipe()
+	go f.serve(theirs, member, id, queued)
+	granted := max(ask.Timeout, int32(f.least.Milliseconds()))
+	if f.other {
+		id++
+	}
+	return ours, wire.ConnectResponse{SessionID: id, Timeout: granted}, nil
+}
+
+// serve answers a ping behind what was queued, and a close.
+func (f *fake) serve(conn net.Conn, member int, id int64, queued time.Time) {
+	defer conn.Close()
+	for {
+		frame, err := wire.ReadFrame(conn, 100, nil)
+		var ask wire.RequestHeader
+		if err != nil || wire.Unmarshal(frame, &ask) != nil {
+			return
+		}
+		if ask.Op != wire.OpPing {
+			break
+		}
+		time.Sleep(time.Until(queued))
+		if _, err := conn.Write(wire.AppendFrame(nil, &wire.ReplyHeader{Xid: wire.XidPing, Zxid: 1})); err != nil {
+			return
+		}
+	}
+	f.mu.Lock()
+	if f.first != nil {
+		f.first()
+		f.first = nil
+	}
+	if f.closes[id]++; f.closes[id] == 1 {
+		f.by[id] = member
+	}
+	executed, err := f.close(id, f.closes[id])
+	f.gone[id] = f.gone[id] || executed
+	f.mu.Unlock()
+	if err == nil {
+		_, _ = conn.Write(wire.AppendFrame(nil, &wire.ReplyHeader{Xid: closeXid, Zxid: 1}))
+	}
+}
+
+// sessions returns n sessions that were at member 0.
+func (f *fake) sessions(n int, timeout time.Duration) (all []Session) {
+	for i := range n {
+		id := int64(i+1) * 10
+		f.at[id] = 0
+		all = append(all, Session{framework.DeadSession{ID: id, Timeout: timeout, Server: name(0)}, f})
+	}
+	return all
+}
+
+// TestNoneIsClosedWhileAnotherIsAtItsOldMember: whatever the members' delays
+// are, no session is closed while another one of the process is where its old
+// writes may be queued, unless a connect is answered later than that.
+func TestNoneIsClosedWhileAnotherIsAtItsOldMember(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer func(member int, session int64, nth int) (time.Duration, error)
+		back   func(member int) time.Duration
+		within time.Duration
+	}{
+		"its answer comes late, and it has the session before the other one is attached": {
+			answer: func(member int, session int64, _ int) (time.Duration, error) {
+				switch {
+				case member == 0 && session == 10:
+					return 55 * time.Millisecond, nil
+				case member > 0 && session == 20:
+					return 30 * time.Millisecond, nil
+				case member == 0:
+					return 10 * time.Second, nil
+				}
+				return time.Millisecond, nil
+			},
+			back: func(member int) time.Duration {
+				if member == 0 {
+					return time.Second
+				}
+				return 0
+			},
+			within: 200 * time.Millisecond,
+		},
+		"a member is slow, and answers before the other session is attached": {
+			answer: func(member int, session int64, nth int) (time.Duration, error) {
+				switch {
+				case member == 0 && session == 10 && nth == 1:
+					return 60 * time.Millisecond, nil
+				case member > 0 && session == 20:
+					return 30 * time.Millisecond, nil
+				case member == 0:
+					return 10 * time.Second, nil
+				}
+				return time.Millisecond, nil
+			},
+			within: 150 * time.Millisecond,
+		},
+		"it answers while the other members are asked again": {
+			answer: func(member int, session int64, nth int) (time.Duration, error) {
+				switch {
+				case member == 0 && session == 10:
+					return 56 * time.Millisecond, nil
+				case member == 0:
+					return 10 * time.Second, nil
+				}
+				return 5 * time.Millisecond, nil
+			},
+			within: 150 * time.Millisecond,
+		},
+		"it never answers": {
+			answer: func(member int, _ int64, _ int) (time.Duration, error) {
+				if member == 0 {
+					return 10 * time.Second, nil
+				}
+				return time.Millisecond, nil
+			},
+			within: 100 * time.Millisecond,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				defer random.None()()
+				f := newFake(3)
+				f.answer, f.back = test.answer, test.back
+				all := f.sessions(2, 10*time.Second)
+				f.first = func() {
+					for _, s := range all {
+						if f.at[s.ID] == 0 {
+							t.Errorf("session %d is at its old member when another one is closed, after %v", s.ID, time.Since(f.began))
+						}
+					}
+				}
+				errs := Close(t.Context(), all, f.began)
+				if errors.Join(errs...) != nil || len(f.gone) != 2 || time.Since(f.began) > test.within {
+					t.Errorf("%v, gone %v, after %v", errs, f.gone, time.Since(f.began))
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// TestWhatAMemberHasTaken: a member may answer a connect at once, and execute
+// writes of the session later that it has taken before, from the process. No
+// session is closed while that is so of another one.
+func TestWhatAMemberHasTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		f.queue = func(member int, session int64) time.Duration {
+			if member == 0 && session == 20 {
+				return 30 * time.Millisecond
+			}
+			return 0
+		}
+		all := f.sessions(2, 10*time.Second)
+		f.first = func() {
+			if left := time.Until(f.queued[20]); left > 0 {
+				t.Errorf("session 10 is closed, and writes of the other one are executed for %v", left)
+			}
+		}
+		errs := Close(t.Context(), all, f.began)
+		if errors.Join(errs...) != nil || len(f.gone) != 2 || time.Since(f.began) > 50*time.Millisecond {
+			t.Errorf("%v, gone %v, after %v", errs, f.gone, time.Since(f.began))
+		}
+	})
+}
+
+// TestTheOldMemberIsAskedLastAgain: once another session may be closed, one
+// whose close was not answered does not go back to the member where its old
+// writes may be queued, if any other one has it.
+func TestTheOldMemberIsAskedLastAgain(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(3)
+			f.answer = func(member int, _ int64, nth int) (time.Duration, error) {
+				if member == 0 && nth == 1 {
+					return time.Minute, nil // until it is asked again
+				}
+				return time.Millisecond, nil
+			}
+			f.close = func(session int64, nth int) (bool, error) {
+				if session == 20 && nth == 1 {
+					return false, errors.New("no answer")
+				}
+				return true, nil
+			}
+			errs := Close(t.Context(), f.sessions(2, 10*time.Second), f.began)
+			took := time.Since(f.began)
+			f.mu.Lock()
+			at := f.at[20]
+			f.mu.Unlock()
+			if errors.Join(errs...) != nil || at == 0 || took > 200*time.Millisecond {
+				t.Errorf("%v, at member %d, after %v", errs, at, took)
+			}
+			time.Sleep(2 * time.Minute)
+		})
+	}
+}
+
+// TestAtRandomDelays: the same with members that answer after delays, or
+// refuse, at random: when the first session is closed each is where its own
+// close is sent to.
+func TestAtRandomDelays(t *testing.T) {
+	waited := 0
+	for seed := range 1000 {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(3)
+			draw := rand.New(rand.NewPCG(1, uint64(seed)))
+			var mu sync.Mutex // guards draw
+			f.answer = func(int, int64, int) (time.Duration, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				after := time.Duration(draw.IntN(140)) * time.Millisecond
+				if draw.IntN(4) == 0 {
+					return after, errors.New("refused")
+				}
+				return after, nil
+			}
+			all := f.sessions(3, 10*time.Second)
+			at := map[int64]int{}
+			f.first = func() {
+				for id, member := range f.at {
+					if !f.moved[id].Equal(time.Now()) { // otherwise it is later
+						at[id] = member
+					}
+				}
+			}
+			errs := Close(t.Context(), all, f.began)
+			if err := errors.Join(errs...); err != nil || len(f.gone) != 3 || time.Since(f.began) > 4*time.Second {
+				t.Errorf("seed %d: %v, gone %v after %v", seed, err, f.gone, time.Since(f.began))
+			}
+			for id, member := range at {
+				if by, closed := f.by[id]; closed && by != member {
+					t.Errorf("seed %d: session %d is at member %d, and closed at %d", seed, id, member, by)
+				}
+			}
+			for _, n := range f.nth {
+				if n > 2 {
+					waited++
+				}
+			}
+			time.Sleep(time.Minute)
+		})
+	}
+	if waited < 500 {
+		t.Errorf("only %d sessions needed more than two connects: nothing was tried", waited)
+	}
+}
+
+// TestAllOrNone: a session that cannot be attached, and is not known to be
+// over, keeps the others open until their timeouts.
+func TestAllOrNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		f.answer = func(_ int, session int64, _ int) (time.Duration, error) {
+			if session == 20 {
+				return time.Millisecond, errors.New("refused")
+			}
+			return time.Millisecond, nil
+		}
+		all := f.sessions(3, 4*time.Second)
+		f.gone[30] = true
+		errs := Close(t.Context(), all, f.began)
+		if !errors.Is(errs[0], ErrNoneClosed) || !errors.Is(errs[1], ErrNoneClosed) || errs[2] != nil {
+			t.Errorf("%v", errs)
+		}
+		if took := time.Since(f.began); len(f.closes) > 0 || took > 4*time.Second+longestPause {
+			t.Errorf("closes %v, after %v", f.closes, took)
+		}
+	})
+}
+
+// TestAServerThatResumesNone: the session that it opens instead is closed, and
+// the servers are not asked again.
+func TestAServerThatResumesNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(1)
+		f.other = true
+		errs := Close(t.Context(), f.sessions(1, 10*time.Second), f.began)
+		if synctest.Wait(); !errors.Is(errs[0], errAnother) || f.nth[10] != 1 || f.closes[10] != 1 {
+			t.Errorf("%v, %d connects, closes %v", errs, f.nth[10], f.closes)
+		}
+	})
+}
+
+// TestNoSessionIsExtended: each connect asks for what is left of the session,
+// and there is none when a server would grant more than that.
+func TestNoSessionIsExtended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(2)
+		f.least = 4 * time.Second
+		f.close = func(int64, int) (bool, error) { return false, errors.New("no answer") }
+		all := f.sessions(1, 10*time.Second)
+		time.Sleep(3 * time.Second) // until the death was noticed
+		errs := Close(t.Context(), all, f.began)
+		if errs[0] == nil {
+			t.Fatal("it is closed")
+		}
+		asked := f.asked[10]
+		if asked[0] != 7*time.Second || len(asked) < 10 || len(asked) > 60 {
+			t.Errorf("%d connects, the first asked for %v", len(asked), asked[0])
+		}
+		for i, each := range asked {
+			if each > 7*time.Second || each < f.least && i < len(asked)-1 { // what is granted at least shows when it is granted
+				t.Errorf("connect %d of %d asked for %v", i, len(asked), each)
+			}
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(1)
+		all := f.sessions(1, 10*time.Second)
+		time.Sleep(10 * time.Second)
+		if errs := Close(t.Context(), all, f.began); errs[0] == nil || len(f.asked) > 0 {
+			t.Errorf("%v, %v", errs, f.asked)
+		}
+	})
+}
+
+// TestTheAnswerToACloseIsLost: the session is asked for again, and is gone.
+func TestTheAnswerToACloseIsLost(t *testing.T) {
+	for _, executed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(3)
+			f.close = func(_ int64, nth int) (bool, error) {
+				if nth == 1 {
+					return executed, errors.New("no answer")
+				}
+				return true, nil
+			}
+			errs := Close(t.Context(), f.sessions(2, 10*time.Second), f.began)
+			if errors.Join(errs...) != nil || !f.gone[10] || !f.gone[20] || time.Since(f.began) > 100*time.Millisecond {
+				t.Errorf("executed %v: %v, gone %v, after %v", executed, errs, f.gone, time.Since(f.began))
+			}
+		})
+	}
+}
+
+// TestThroughAnElection: while there is no leader members refuse at once. The
+// session is closed within a pause after that.
+func TestThroughAnElection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		over := f.began.Add(800 * time.Millisecond)
+		f.answer = func(int, int64, int) (time.Duration, error) {
+			if time.Now().Before(over) {
+				return time.Millisecond, errors.New("hung up")
+			}
+			return time.Millisecond, nil
+		}
+		errs := Close(t.Context(), f.sessions(1, 10*time.Second), f.began)
+		if late := time.Since(over); errs[0] != nil || late > longestPause+10*time.Millisecond {
+			t.Errorf("%v, %v after the election", errs[0], late)
+		}
+		if f.nth[10] > 60 {
+			t.Errorf("%d connects", f.nth[10])
+		}
+	})
+}
+
+// TestOrderOfTheMembers: the member that the session was connected to is first.
+func TestOrderOfTheMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(5)
+		all := f.sessions(1, 10*time.Second)
+		all[0].Server = name(3)
+		var mu sync.Mutex
+		var asked []string
+		f.answer = func(member int, _ int64, _ int) (time.Duration, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, name(member))
+			return time.Millisecond, errors.New("refused")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Millisecond)
+		defer cancel()
+		Close(ctx, all, f.began)
+		time.Sleep(time.Second)
+		if slices.Sort(asked[1:]); asked[0] != name(3) || strings.Join(asked[1:], " ") != "m0:2181 m1:2181 m2:2181 m4:2181" {
+			t.Errorf("%v", asked)
+		}
+	})
+}
+
+// TestALookupThatHangs does not keep the members waiting that are known.
+func TestALookupThatHangs(t *testing.T) {
+	hangs := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	e, err := Open("127.0.0.1:2181,hangs.invalid:2181", framework.WithResolver(hangs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	found := e.Find(t.Context(), 5*time.Second)
+	if took := time.Since(began); len(found) != 1 || found[0].Address != "127.0.0.1:2181" || took > 4*time.Second {
+		t.Errorf("%v, after %v", found, took)
+	}
+}

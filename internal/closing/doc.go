@@ -1,0 +1,33 @@
+// Package closing closes the sessions of a process that has died, so that their
+// ephemeral znodes are deleted before the sessions expire. The request is the
+// one by which the ensemble expires a session.
+//
+// # All before any
+//
+// A write of a dead process may still be on its way: in a buffer of the
+// network, or in the queue of a member. The close of its own session orders it:
+// the ensemble refuses it afterwards. The close of another session of the
+// process does not. So [Close] first attaches to all sessions. With that the
+// ensemble moves a session to the member where it was attached, and refuses
+// what comes through another one. The member may still have requests that it
+// had taken before: the answer to a ping comes behind them, and Close awaits
+// it. Only then does it close any. If it can neither attach to a session nor
+// learn that it is over, it closes none, and all end by their timeouts.
+//
+// # Connects that are answered late
+//
+// Close does not wait long for a member that is slow: it also asks the next
+// one. If the first one answers later, the session has moved back to it, and
+// writes that it has queued are accepted again. So after every connect that was
+// not the only one of its session, Close attaches once more at the members that
+// were chosen, and again if a late answer comes in that time. An answer that is
+// later still undoes that. docs/proof.md says what remains. A close without an
+// answer is repeated at the old member last.
+//
+// # Never worse than without
+//
+// A connect asks for what is left of the session's timeout since the death, so
+// a session that is attached and not closed ends when it would have ended
+// anyway. Once less is left than a server grants at least, Close does not
+// connect.
+package closing

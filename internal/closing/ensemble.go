@@ -1,0 +1,79 @@
+package closing
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
+	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// Ensemble makes connections to the servers of one ensemble.
+type Ensemble interface {
+	// Find returns the servers, after lookups of at most limit.
+	Find(ctx context.Context, limit time.Duration) []servers.Server
+	// Connect connects to a session within limit. It returns no connection, and
+	// no error either, if the session is gone. A connection has a deadline.
+	Connect(ctx context.Context, to servers.Server, limit time.Duration, ask *wire.ConnectRequest) (net.Conn, wire.ConnectResponse, error)
+}
+
+// Open returns the ensemble that a client with the same options would use. It
+// does no I/O. Credentials of framework.WithAuth are never sent.
+func Open(list string, opts ...framework.Option) (Ensemble, error) {
+	raw, err := managed.NewRaw(list, append(slices.Clone(opts), func(c *managed.Config) { c.Auths = nil })...)
+	if err != nil {
+		return nil, err
+	}
+	return members{raw}, nil
+}
+
+// members is a client's list of servers.
+type members struct{ managed.Raw }
+
+// Find does not wait long for a lookup once it has found a server: the process
+// may have known more addresses than a name server knows now.
+func (m members) Find(ctx context.Context, limit time.Duration) (all []servers.Server) {
+	names := m.Names()
+	found := make(chan []servers.Server, len(names))
+	for _, name := range names {
+		go func() { // ends within limit
+			var some []servers.Server
+			addresses, _ := m.Resolve(ctx, name, limit) // the other names may do
+			for _, address := range addresses {
+				some = append(some, servers.Server{Name: name, Address: address})
+			}
+			found <- some
+		}()
+	}
+	var late <-chan time.Time
+	for range names {
+		select {
+		case some := <-found:
+			if all = append(all, some...); late == nil && len(all) > 0 {
+				late = time.After(hedge)
+			}
+		case <-late:
+			return all
+		}
+	}
+	return all
+}
+
+// Connect presents no credentials to a server that refuses them: most servers
+// close a session without credentials, too.
+func (m members) Connect(ctx context.Context, to servers.Server, limit time.Duration, ask *wire.ConnectRequest) (net.Conn, wire.ConnectResponse, error) {
+	authenticated := len(m.Credentials()) > 0
+	began := time.Now()
+	conn, answer, err := m.Raw.Connect(ctx, to, limit, ask, authenticated)
+	if authenticated && (errors.Is(err, zk.ErrAuthFailed) || errors.Is(err, framework.ErrAuthFailed)) {
+		return m.Raw.Connect(ctx, to, max(limit-time.Since(began), time.Millisecond), ask, false)
+	}
+	return conn, answer, err
+}

@@ -1,0 +1,311 @@
+package guard
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// kernels runs a test with the present kernel, and with older ones, which
+// refuse a signal to the group of a pidfd in different ways.
+func kernels(t *testing.T, test func(t *testing.T, env []string)) {
+	for name, number := range map[string]string{
+		"as it is": "", "before 6.9": strconv.Itoa(int(syscall.EINVAL)),
+		"before 5.1": strconv.Itoa(int(syscall.ENOSYS)), "in a container": strconv.Itoa(int(syscall.EPERM)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, []string{"GUARD_REFUSE=" + number})
+		})
+	}
+}
+
+// TestDeath: after a death of any kind the group is killed, and gone, before
+// anything is attached, and all sessions are closed; then the guardian ends.
+func TestDeath(t *testing.T) {
+	bubble.Whole(t)
+	kernels(t, func(t *testing.T, env []string) {
+		r, more := newRecord(t)
+		w := startWard(t, append(env, more...)...)
+		guardian := w.guardian()
+		w.do("guard 10 10s m:2181")
+		w.do("guard 20 10s m:2181")
+		w.do("guard 30 10s m:2181")
+		w.do("over 30 true")
+		group := w.run("1")
+		if text := r.String(); text != "begun\n" {
+			t.Errorf("before the death: %q", text)
+		}
+		w.signal(syscall.SIGKILL)
+		await(t, "attached", func() bool { return strings.Contains(r.String(), "connect") })
+		if n := running(group); n > 0 {
+			t.Errorf("%d processes of the group run when a session is attached", n)
+		}
+		await(t, "the guardian has ended", func() bool { return ended(guardian) })
+		text := r.String()
+		if !r.closed(10) || !r.closed(20) || strings.Contains(text, "connect 30") || strings.LastIndex(text, "connect") > strings.Index(text, "close") {
+			t.Errorf("%q", text)
+		}
+	})
+}
+
+// TestAfter: nothing is attached before that time has passed behind the end of
+// the group.
+func TestAfter(t *testing.T) {
+	bubble.Whole(t)
+	t.Parallel()
+	r, env := newRecord(t)
+	w := startWard(t, append(env, "GUARD_AFTER=700ms")...)
+	guardian := w.guardian()
+	w.do("guard 10 10s m:2181")
+	group := w.run("1")
+	w.signal(syscall.SIGKILL)
+	died := time.Now()
+	await(t, "the group is gone", func() bool { return running(group) == 0 })
+	await(t, "closed", func() bool { return r.closed(10) })
+	if took := time.Since(died); took < 700*time.Millisecond {
+		t.Errorf("closed after %v", took)
+	}
+	await(t, "the guardian has ended", func() bool { return ended(guardian) })
+}
+
+// TestWhatIsNotAttached: the session of a process that dies while it starts a
+// command is left to its timeout, and so is one that was given up. With no
+// session left nothing is killed.
+func TestWhatIsNotAttached(t *testing.T) {
+	bubble.Whole(t)
+	for name, test := range map[string]struct {
+		last   func(w *ward)
+		lives  bool
+		closed bool
+	}{
+		"a command is being started":        {last: func(w *ward) { w.do("starting 2") }},
+		"one was, and has failed":           {last: func(w *ward) { w.do("starting 2"); w.do("ended 2") }, closed: true},
+		"the guardian was given up":         {last: func(w *ward) { w.do("close") }, lives: true},
+		"no session is left":                {last: func(w *ward) { w.do("over 10 true") }, lives: true},
+		"the command has ended":             {last: func(w *ward) { w.do("ended 1") }, lives: true, closed: true},
+		"the session was left not long ago": {last: func(w *ward) { w.do("over 10 false"); time.Sleep(time.Second) }, closed: true},
+		"the session was left three timeouts ago": {last: func(w *ward) {
+			w.do("guard 10 100ms m:2181")
+			w.do("over 10 false")
+			time.Sleep(1500 * time.Millisecond)
+		}, lives: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, env := newRecord(t)
+			w := startWard(t, env...)
+			guardian := w.guardian()
+			w.do("guard 10 3s m:2181")
+			group := w.run("1")
+			w.do("welcomed")
+			test.last(w)
+			w.signal(syscall.SIGKILL)
+			await(t, "the guardian has ended", func() bool { return ended(guardian) })
+			if r.closed(10) != test.closed {
+				t.Errorf("closed: %v; %q", r.closed(10), r)
+			}
+			// The command itself dies with its parent.
+			if test.lives && running(group) == 0 {
+				t.Error("the group is killed")
+			} else if !test.lives {
+				await(t, "the group is killed", func() bool { return running(group) == 0 })
+			}
+		})
+	}
+}
+
+// newServed returns a process that is served, and its end of the socket.
+func newServed(t *testing.T, g *Guardian) (s *served, process *os.File) {
+	t.Helper()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	process = os.NewFile(uintptr(fds[1]), "process")
+	file := os.NewFile(uintptr(fds[0]), "socket")
+	conn, err := net.FileConn(file)
+	_ = file.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = &served{g: g, conn: conn.(*net.UnixConn), charge: newCharge(g.servers), later: make(chan struct{}, 1)}
+	s.raw, _ = s.conn.SyscallConn()
+	t.Cleanup(func() {
+		_ = process.Close()
+		s.close()
+	})
+	return s, process
+}
+
+// TestAReset: what a process has sent is read, although it has ended before it
+// had read all, which resets its connection.
+func TestAReset(t *testing.T) {
+	g, stop := newGuardian(Config{Ensembles: []Ensemble{{Servers: "m:2181"}}}, true)
+	defer stop()
+	s, process := newServed(t, g)
+	s.charge.hello = true
+	_ = s.say(message{Op: opWelcome, Version: Version})
+	for _, m := range []message{guardOf(10), {Op: opStarting, Ref: 1}} {
+		if _, err := process.Write(m.packet()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = process.Close()
+	s.drain()
+	if len(s.charge.sessions) != 1 || len(s.charge.commands) != 1 || !s.ended || s.wrong != nil {
+		t.Errorf("%+v, ended %v, %v", s.charge, s.ended, s.wrong)
+	}
+}
+
+// silent is an ensemble that does not answer.
+type silent struct{ record }
+
+func (silent) Connect(_ context.Context, _ servers.Server, limit time.Duration, _ *wire.ConnectRequest) (net.Conn, wire.ConnectResponse, error) {
+	time.Sleep(limit)
+	return nil, wire.ConnectResponse{}, os.ErrDeadlineExceeded
+}
+
+// TestAnEnsembleThatIsDown does not keep sessions of another one open.
+func TestAnEnsembleThatIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := record{filepath.Join(t.TempDir(), "record")}
+		g, stop := newGuardian(Config{Ensembles: []Ensemble{{"down:2181", silent{r}}, {"m:2181", r}}}, false)
+		defer stop()
+		die := func(m message) error {
+			s, _ := newServed(t, g)
+			event, _ := newEvent()
+			_, err := s.charge.on(message{Op: opHello, Version: Version}, []int{event}, bootTime())
+			if err == nil {
+				_, err = s.charge.on(m, nil, bootTime())
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			return s.onDeath(time.Now(), event)
+		}
+		down := guardOf(10)
+		down.Servers, down.Timeout = "down:2181", 10*time.Second
+		var all sync.WaitGroup
+		for range mostClosing {
+			all.Go(func() {
+				if die(down) == nil {
+					t.Error("closed")
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		began := time.Now()
+		if err := die(guardOf(20)); err != nil || !r.closed(20) || time.Since(began) > 100*time.Millisecond {
+			t.Errorf("%v, after %v", err, time.Since(began))
+		}
+		all.Wait()
+		time.Sleep(time.Minute) // until the last connects have ended
+	})
+}
+
+// TestItReadsBeforeItActs: what the process has said last counts, although the
+// guardian has not read it yet when a time is over, or a death is noticed; and
+// so does that it was given up.
+func TestItReadsBeforeItActs(t *testing.T) {
+	bubble.Whole(t)
+	past := func(s *served, event int) { s.killLate(event) }
+	death := func(s *served, event int) { _ = s.onDeath(time.Now(), event) }
+	for name, test := range map[string]struct {
+		act   func(s *served, event int)
+		said  []message
+		give  bool
+		reset bool   // the process has ended before it has read all: its connection is reset
+		want  string // what happens
+	}{
+		"the time is over":                {act: past, want: "killed"},
+		"a later time was told":           {act: past, said: []message{{Op: opUntil, Until: bootTime() + time.Hour}}},
+		"the command has ended":           {act: past, said: []message{{Op: opEnded, Ref: 1}}},
+		"it was given up":                 {act: past, give: true},
+		"it says what it must not":        {act: past, said: []message{{Op: opHello, Version: Version}}},
+		"it has died":                     {act: death, want: "killed, closed 10"},
+		"it has died, another session":    {act: death, said: []message{guardOf(20)}, want: "killed, closed 10, closed 20"},
+		"it has died without a session":   {act: death, said: []message{{Op: opOver, ID: 10, Servers: "m:2181", Closed: true}}},
+		"it has died without a command":   {act: death, said: []message{{Op: opEnded, Ref: 1}}, want: "closed 10"},
+		"it has died and was given up":    {act: death, give: true},
+		"it has died, starting a command": {act: death, said: []message{{Op: opStarting, Ref: 2}}, want: "killed"},
+		"the same, with a reset":          {act: death, said: []message{{Op: opStarting, Ref: 2}}, reset: true, want: "killed"},
+		"another session, with a reset":   {act: death, said: []message{guardOf(20)}, reset: true, want: "killed, closed 10, closed 20"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := newRecord(t)
+			g, stop := newGuardian(r.config(0), true)
+			defer stop()
+			s, process := newServed(t, g)
+			run := self("sleeper")
+			run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			if err := run.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- run.Wait() }()
+			defer func() { _ = run.Process.Kill() }()
+			group := run.Process.Pid
+			event, _ := newEvent()
+			own, _ := openPidfd(os.Getpid())
+			leader, err := openPidfd(group)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range []struct {
+				message
+				files []int
+			}{
+				{message{Op: opHello, Version: Version}, []int{own, event}},
+				{guardOf(10), nil},
+				{message{Op: opStarting, Ref: 1}, nil},
+				{message{Op: opGroup, Ref: 1, Group: group, Start: startOf(group)}, []int{leader}},
+				{message{Op: opUntil, Until: 1}, nil},
+			} {
+				if _, err := s.charge.on(m.message, m.files, bootTime()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, m := range test.said {
+				if _, err := process.Write(m.packet()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.reset {
+				_ = s.say(message{Op: opWelcome, Version: Version})
+				_ = process.Close()
+			}
+			if test.give {
+				setEvent(event)
+			}
+			test.act(s, event)
+			var got []string
+			select {
+			case <-ended:
+				got = append(got, "killed")
+			case <-time.After(map[bool]time.Duration{true: patience, false: 20 * time.Millisecond}[strings.Contains(test.want, "killed")]):
+			}
+			for _, id := range []int64{10, 20} {
+				if r.closed(id) {
+					got = append(got, fmt.Sprint("closed ", id))
+				}
+			}
+			if strings.Join(got, ", ") != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}

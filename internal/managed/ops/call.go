@@ -1,0 +1,92 @@
+package ops
+
+import (
+	"context"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/stack"
+)
+
+// Call makes one blocking call of the wire client, as Detach does, and tells
+// the observers of it.
+func Call[T any](ctx context.Context, s *Session, ask Request, wire func(*zk.Conn) (T, error), late func(T, error)) (T, error) {
+	return Detach(ctx, s, func() (T, error) { return Observed(ctx, s, ask, wire) }, late)
+}
+
+// Detach makes one blocking call. It returns as soon as there is a result, ctx
+// ends, or the session is over. In the last two cases the call goes on until
+// the connection answers or is closed, and its result is then passed to late,
+// on another goroutine: whatever was created must not be forgotten.
+//
+// If the session is over, the result is passed to late as well, and not
+// returned, since nothing may be concluded from it. Whether late gets the
+// result is in the error: see IsDetached. Whether ctx has ended does not answer
+// that, for it may end right after the result has come.
+//
+// A context that cannot end needs no other goroutine: the end of the session
+// closes the wire client, which ends its calls at once.
+func Detach[T any](ctx context.Context, s *Session, blocking func() (T, error), late func(T, error)) (none T, err error) {
+	if ctx.Err() != nil {
+		return none, ctxerr.Of(ctx)
+	}
+	ended := ctx.Done() // before there is a goroutine: ctx may be user code, which may panic
+	if ended == nil {
+		value, err := blocking()
+		return inTime(s, value, err, late)
+	}
+	type result struct {
+		value T
+		err   error
+	}
+	results := make(chan result)
+	abandoned := make(chan struct{}) // closed: the caller has returned
+	go func() {
+		stack.Grow()
+		value, err := blocking()
+		select {
+		case results <- result{value, err}:
+		case <-abandoned:
+			if late != nil {
+				late(value, err)
+			}
+		}
+	}()
+	select {
+	case r := <-results:
+		return inTime(s, r.value, r.err, late)
+	case <-ended:
+		close(abandoned)
+		return none, detachedError{ctxerr.Of(ctx)}
+	case <-s.Over():
+		close(abandoned)
+		return none, detachedError{s.Err()}
+	}
+}
+
+// inTime returns the result of a call, unless the session is over by now.
+func inTime[T any](s *Session, value T, err error, late func(T, error)) (none T, _ error) {
+	over := s.Err()
+	if over == nil {
+		return value, err
+	}
+	if late != nil {
+		late(value, err)
+	}
+	return none, detachedError{over}
+}
+
+// detachedError is the error of a call whose result is passed to late.
+type detachedError struct{ error }
+
+func (e detachedError) Unwrap() error { return e.error }
+
+// IsDetached reports whether the result of a call that failed with err is
+// passed to late. Otherwise, if there was a call at all, its outcome is the
+// caller's to handle.
+func IsDetached(err error) bool {
+	var detached detachedError
+	return errors.As(err, &detached)
+}

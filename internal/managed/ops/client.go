@@ -1,0 +1,107 @@
+package ops
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/closed"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+	"github.com/zkrecipes/zkrecipes/retry"
+)
+
+// Client is what the operations of one client share, whatever the session.
+type Client struct {
+	Config  Config          // nothing changes it
+	Closing <-chan struct{} // closed: the client has begun to close
+
+	servers  *servers.Servers
+	above    Above
+	observer Observer
+	tasks    *sync.WaitGroup // goroutines, each of which ends by itself
+
+	ephemerals ephemerals
+	containers containers
+	sweeper    sweeper
+	unused     unused
+
+	mu      sync.Mutex                  // guards what follows
+	refused map[wire.Op]disuse          // operations that are not used for a while: a server has refused them on a session's connection, or does them wrong
+	roots   map[request.Prefix]struct{} // chroots and namespaces that were found to exist since the latest connect
+}
+
+// Config is what operations must know of how their client was made.
+type Config struct {
+	Client         uint64 // tells the clients of this process apart
+	Chroot         request.Prefix
+	SessionTimeout time.Duration
+	Retry          retry.Policy
+	Log            *zap.Logger // never blocks
+	ACL            []zk.ACL
+	MaxRequest     int
+	MaxEphemerals  int // 0: see ephemerals.limit
+	CreateChroot   bool
+	NoContainers   bool
+	Sweep          time.Duration
+}
+
+// Above is the client that the operations are part of. No method is called
+// with a mutex of this package held.
+type Above interface {
+	// Await waits until a session is Connected: in, or any if that is nil.
+	// Meanwhile it uses up budget, pause by pause. A nil budget is endless. If
+	// patient is true, it waits also while the ensemble rejects the client.
+	Await(ctx context.Context, in *Session, budget backoff.BackOff, patient bool) (*Session, error)
+	// Live returns the session that there is, nil if there is none.
+	Live() *Session
+	// GiveBack makes room for an ephemeral znode by another one that nobody
+	// needs, and waits until that is gone. It reports false if there is none, or
+	// ctx has ended before.
+	GiveBack(ctx context.Context) bool
+	// ChrootMade says that an operation has created the chroot.
+	ChrootMade()
+}
+
+// New returns a client of operations. It calls nobody before Start. What it
+// runs ends by itself, or once closing is closed.
+func New(cfg Config, s *servers.Servers, above Above, o Observer, closing <-chan struct{}, tasks *sync.WaitGroup) *Client {
+	c := &Client{
+		Config: cfg, servers: s, above: above, observer: o, Closing: closing, tasks: tasks,
+		containers: containers{never: cfg.NoContainers, poked: make(chan struct{}, 1)},
+		sweeper:    sweeper{dirs: make(map[string]*sweptDir)},
+	}
+	c.ephemerals.init(c)
+	return c
+}
+
+// Start begins what runs by itself.
+func (c *Client) Start() {
+	if c.Config.Sweep > 0 {
+		c.tasks.Go(c.sweep)
+	}
+}
+
+// Begin says that another session has begun.
+func (c *Client) Begin(s *Session) { c.ephemerals.begin(s) }
+
+// Connected says that there is another connection, which may lead to other
+// znodes.
+func (c *Client) Connected() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.roots = nil
+}
+
+// Deleted says that a znode does not exist any more.
+func (c *Client) Deleted(full string) { c.ephemerals.remove(full) }
+
+func (c *Client) isClosing() bool { return closed.Is(c.Closing) }
+
+// Fits returns an error if a request whose body has size bytes is too large.
+func (c *Client) Fits(size int) error { return request.Fits(size, c.Config.MaxRequest) }

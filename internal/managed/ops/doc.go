@@ -1,0 +1,34 @@
+// Package ops executes one operation: it chooses the session, tries again
+// within a budget, knows what a failure means for the caller, and does not let
+// an operation be executed twice that must be executed once.
+//
+// # State, and who owns it
+//
+// A Client is what all operations of a client share, and a Session what those
+// in one session share. Both belong to the client that makes them. The Client
+// knows which chroots exist, which operations servers have refused, whether
+// there are containers, which directories it has made and nobody has used, and
+// the ephemeral znodes of the session. The Session knows what the servers of
+// its connections have said, how large answers are, and which creates have no
+// answer yet. Each of these has a mutex, with which nothing is called that
+// waits.
+//
+// # What callers may rely on
+//
+// An operation returns when it is answered, its context ends, its session is
+// over, the client closes or its budget is used up. Its error is a zkerr.Op,
+// which says whether it may have been executed. A request that its caller has
+// left ends with its connection. What is above this package is told by
+// interfaces that are given at construction: see Above and Observer.
+//
+// # In which order to read
+//
+// First scope.go, retry.go and call.go: how an operation is tried. Then
+// sent_once.go and once.go, with open_creates.go, for writes that must not be
+// repeated; multi.go, ttl.go, update.go and delete_created.go use these. Then
+// read_all.go for many reads in few requests, and offers.go for which
+// operations a server has. root.go explains znodes that are missing.
+// containers.go, unused.go and sweep.go are about directories. ephemerals.go,
+// with ephemerals_rooms.go and ephemerals_anew.go, counts ephemeral znodes.
+// client.go, session.go and observed.go have what all of these share.
+package ops

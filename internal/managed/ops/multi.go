@@ -1,0 +1,52 @@
+package ops
+
+import (
+	"context"
+	"slices"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
+)
+
+// This file sends a caller's multi, once.
+
+// Multi is framework.Client.Multi: it is sent once.
+func (w Scope) Multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error) {
+	full, err := w.FixOps(ops)
+	if err != nil {
+		return nil, &zkerr.Op{Op: request.NameMulti, Path: string(w.Root) + "/", Err: err}
+	}
+	w, claim, err := w.claim(ctx, request.NameMulti, request.FirstPath(ops), full...)
+	if err != nil {
+		return nil, err
+	}
+	try := func(w Scope) ([]zk.MultiResponse, error) {
+		var responses []zk.MultiResponse
+		err := w.Do(ctx, request.NameMulti, request.FirstPath(ops), OnceOnly, func(a *Attempt) error {
+			claim.tryIn(a.Session)
+			var err error
+			responses, err = Call(ctx, a.Session, Request{Op: request.NameMulti, Path: request.FirstPath(full), Operations: len(full)}, func(*zk.Conn) ([]zk.MultiResponse, error) {
+				return a.Session.Multi(full)
+			}, nil)
+			return err
+		})
+		w.Root.UnfixMade(responses)
+		return responses, w.NameMissingRoot(ctx, request.NameRefused(err, ops, responses))
+	}
+	var responses []zk.MultiResponse
+	if slices.ContainsFunc(ops, func(op any) bool { return request.NameOf(op) == request.NameCreate }) {
+		responses, err = withChroot(ctx, w, try)
+	} else {
+		responses, err = try(w)
+	}
+	w.Client.ephemerals.settleMulti(claim, w.Root, full, responses, err)
+	return responses, err
+}
+
+// FixOps returns a copy of the operations, with absolute paths. The caller's
+// stay as they are, so that they can be used again.
+func (w Scope) FixOps(ops []any) ([]any, error) {
+	return request.FixAll(ops, w.Root, w.Client.Config.ACL, w.Client.Config.MaxRequest)
+}

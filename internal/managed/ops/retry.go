@@ -1,0 +1,132 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
+	"github.com/zkrecipes/zkrecipes/retry"
+)
+
+// Attempt is one try of an operation in a session.
+type Attempt struct {
+	Session *Session
+	Seen    int64           // the latest transaction that the session had seen before this try
+	Unsure  bool            // an earlier try, or an earlier step of this one, may have been executed
+	Budget  backoff.BackOff // what is left for this try and all further ones
+}
+
+// unsentError is the error of a try that has sent nothing.
+type unsentError struct{ error }
+
+func (e unsentError) Unwrap() error { return e.error }
+
+// Deleted returns the result of a delete whose last try has failed with err, or
+// succeeded: that there is no znode is a success after an earlier try whose
+// outcome is unknown.
+func (a *Attempt) Deleted(err error) error {
+	if a.Unsure && errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
+}
+
+// Idempotence says what may be done after a try whose outcome is unknown.
+type Idempotence bool
+
+// The values of an Idempotence.
+const (
+	Repeatable Idempotence = true  // a retry does no harm
+	OnceOnly   Idempotence = false // a retry might do it twice
+)
+
+// Do runs try until it succeeds, fails for good, or the budget of the retry
+// policy is used up. Operations inside of try share that budget.
+func (w Scope) Do(ctx context.Context, op, path string, again Idempotence, try func(*Attempt) error) error {
+	c, in, budget := w.Client, w.In, w.Budget
+	if budget == nil {
+		budget = c.Config.Retry()
+	}
+	a := Attempt{Budget: budget}
+	patience := budget
+	if w.Patient {
+		patience = nil
+	}
+	began := time.Now()
+	fail := func(err error) error {
+		return &zkerr.Op{Op: op, Path: path, Root: string(w.Root), Err: a.Session.Naming(zkerr.WithMeaning(err)), Maybe: a.Unsure}
+	}
+	for {
+		s, err := c.above.Await(ctx, in, patience, w.Patient)
+		if err != nil {
+			return fail(a.Session.explain(err, began))
+		}
+		a.Session, a.Seen = s, s.Chain().Seen()
+		if err = try(&a); err == nil {
+			return nil
+		}
+		what := zkerr.Classify(err)
+		if ended := s.Err(); (ended != nil || ctx.Err() != nil) && !errors.As(err, new(unsentError)) {
+			// The request was left to itself: its outcome is unknown.
+			what = zkerr.Ambiguous
+		} else if what == zkerr.Expired {
+			s.NoteExpired()
+		}
+		if what == zkerr.Ambiguous {
+			err = s.explain(err, began)
+			a.Unsure = a.Unsure || request.IsWrite(op)
+		}
+		switch {
+		case what == zkerr.Final, a.Unsure && again == OnceOnly:
+			return fail(err)
+		case in != nil && in.Err() != nil:
+			return fail(in.Err())
+		case ctx.Err() != nil:
+			return fail(ctxerr.Of(ctx))
+		case c.isClosing():
+			return fail(zkerr.Closed)
+		}
+		pause := budget.NextBackOff()
+		if pause == backoff.Stop {
+			return fail(err)
+		}
+		c.Config.Log.Debug("trying again", zap.String("op", op), zap.String("path", w.Root.Fix(path)), zap.Error(err))
+		c.observer.Retried(ctx, Retry{Op: op, Path: w.Root.Fix(path), Err: err})
+		select { // Await finds out which it was
+		case <-time.After(pause):
+		case <-in.ended():
+		case <-ctx.Done():
+		case <-c.Closing:
+		}
+	}
+}
+
+// Naming adds the server to an answer that says that it requires more of the
+// client: the others may not.
+func (s *Session) Naming(err error) error {
+	if !errors.Is(err, zkerr.AuthRequired) || s == nil || s.Chain().Latest() == nil {
+		return err
+	}
+	return fmt.Errorf("%s: %w", s.Chain().Latest().To(), err)
+}
+
+// ended returns a channel that is closed when the session is over, nil if s is
+// nil.
+func (s *Session) ended() <-chan struct{} {
+	if s == nil {
+		return nil
+	}
+	return s.Over()
+}
+
+// Endless is a schedule of pauses that does not end.
+var Endless = retry.Exponential(50*time.Millisecond, 2*time.Second, math.MaxInt)

@@ -1,0 +1,83 @@
+package servers
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// noteFault remembers why a server was not connected, or not for long.
+func (r *list) noteFault(at Server, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.knownLocked(at.Name)
+	if n.faults == nil {
+		n.faults = make(map[string]error)
+	}
+	n.faults[at.Address] = err
+	n.failure, n.failed = err, time.Now()
+}
+
+// noteFailure remembers why a server was not moved to. It does not explain a
+// loss of the connection.
+func (r *list) noteFailure(at Server, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.knownLocked(at.Name)
+	n.failure, n.failed = err, time.Now()
+}
+
+// faults returns for each server why it was not connected last, and for a name
+// without an address why it has none.
+func (r *list) faults() (all []error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(r.known)) {
+		n := r.known[name]
+		if len(n.addresses) == 0 && n.err != nil {
+			all = append(all, n.err)
+			continue
+		}
+		for _, address := range slices.Sorted(maps.Keys(n.faults)) {
+			all = append(all, n.faults[address])
+		}
+	}
+	return all
+}
+
+// forgetFaults forgets them all, and the names that are not in the list any
+// more: there is a connection. What status returns stays.
+func (r *list) forgetFaults() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.known, func(name string, _ *knownName) bool { return !slices.Contains(r.names, name) })
+	for _, n := range r.known {
+		n.faults = nil
+	}
+}
+
+// Status is what is known of a server of the list.
+type Status struct {
+	Name      string   // "host:port"
+	Addresses []string // in the latest answer of the name server; the name itself if it is not looked up
+	Failure   error    // why it was not connected, or its name not looked up, last; nil: that has not happened
+	Failed    time.Time
+}
+
+// Is reports whether the server at an address is this one. The address may have
+// another form. A name that was not looked up is compared itself.
+func (s Status) Is(at Server) bool {
+	return slices.ContainsFunc(s.Addresses, func(a string) bool { return isSame(a, at.Address) }) ||
+		len(s.Addresses) == 0 && s.Name == at.Name
+}
+
+// status returns what is known of each server of the list, by name.
+func (r *list) status() (all []Status) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(r.names))) {
+		n := r.knownLocked(name)
+		all = append(all, Status{name, slices.Sorted(slices.Values(n.addresses)), n.failure, n.failed})
+	}
+	return all
+}

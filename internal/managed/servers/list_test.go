@@ -1,0 +1,119 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The first lookup of a process creates a channel that all later ones share. If
+// it were created in a bubble, it could not be used outside, so it is created
+// before any test.
+func init() {
+	_, _ = (&net.Resolver{PreferGo: true}).LookupIPAddr(context.Background(), "localhost")
+}
+
+// A name server that does not answer delays nobody for longer than a connection
+// may take.
+func TestResolvingIsBounded(t *testing.T) {
+	silent := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	synctest.Test(t, func(t *testing.T) {
+		const name = "zk.example.:2181"
+		c := of(Config{Names: []string{name}, Resolver: silent})
+		for what, resolve := range map[string]func() bool{
+			"the next": func() bool { _, _, err := c.list.next(nil, 2*time.Second); return err == nil },
+			"all":      func() bool { return len(c.list.find(t.Context(), 2*time.Second)) > 0 },
+			"to close": func() bool {
+				return c.close(t.Context(), Orphan{ID: 7, Timeout: 6 * time.Second}, inTurn) == nil
+			},
+			"to dial": func() bool { _, _, _, err := c.Dial("tcp", nil, 2*time.Second); return err == nil },
+			"by hand": func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				_, err := c.Resolve(ctx, name)
+				return err == nil
+			},
+		} {
+			synctest.Wait() // the lookup before has ended
+			began := time.Now()
+			if found := resolve(); found || time.Since(began) != 2*time.Second {
+				t.Errorf("%s: found %t after %v", what, found, time.Since(began))
+			}
+		}
+	})
+}
+
+// What cannot be resolved, and why.
+func TestWhatCannotBeResolved(t *testing.T) {
+	failing := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no name server") }}
+	r := &list{resolver: failing}
+	for name, want := range map[string]string{"zk.example.": "missing port", "zk.example.:2181": "resolve zk.example."} {
+		if found, err := r.resolve(t.Context(), name); found != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, %v", name, found, err)
+		}
+	}
+	if found, err := (&list{}).resolve(t.Context(), "zk.example."); err != nil || !slices.Equal(found, []string{"zk.example."}) {
+		t.Errorf("without a resolver: %v, %v", found, err)
+	}
+	if found, err := r.resolve(t.Context(), "127.0.0.1:7"); err != nil || !slices.Equal(found, []string{"127.0.0.1:7"}) {
+		t.Errorf("an address: %v, %v", found, err)
+	}
+}
+
+// Without an address, and without a lookup, there is an error.
+func TestNoAddressIsKnown(t *testing.T) {
+	r := &list{names: []string{"zk.example.:2181"}, resolver: &net.Resolver{}, closed: true}
+	if s, round, err := r.next(nil, time.Second); s != (Server{Name: "zk.example.:2181"}) || round != 1 || !errors.Is(err, errNoAddress) {
+		t.Errorf("%+v, %d, %v", s, round, err)
+	}
+}
+
+// The address that is called next: the least recent one, of the other family if
+// there is a choice.
+func TestLeastRecent(t *testing.T) {
+	for _, tt := range []struct {
+		addresses string
+		calls     map[string]int
+		want      string
+	}{
+		{"1 2 3", nil, "1"},
+		{"1 2 3", map[string]int{"1": 1}, "2"},
+		{"1 2 3", map[string]int{"1": 4, "2": 5, "3": 3}, "3"},
+		{"1 [2 3", nil, "1"}, // none was called: any family
+		{"[1 2 3", nil, "[1"},
+		{"1 2 [3", map[string]int{"1": 1}, "[3"},
+		{"1 [2 3 [4", map[string]int{"1": 1}, "[2"},
+		{"1 2 [3 [4", map[string]int{"[3": 1}, "1"},
+		{"[1 [2 3", map[string]int{"[1": 1}, "3"},
+		{"1 [2 [3", map[string]int{"1": 1, "[2": 2, "[3": 2}, "1"},
+		{"1 2 [3", map[string]int{"1": 1, "2": 1, "[3": 2}, "1"},
+		{"[3 1 2", map[string]int{"1": 1, "2": 1, "[3": 2}, "1"},
+		{"1 2 [3 [4", map[string]int{"1": 2, "2": 3, "[3": 2, "[4": 4}, "1"},
+	} {
+		if got := leastRecent(strings.Fields(tt.addresses), tt.calls); got != tt.want {
+			t.Errorf("%s, called %v: %s, want %s", tt.addresses, tt.calls, got, tt.want)
+		}
+	}
+}
+
+// Names are called in turn, and a round has an attempt for each.
+func TestServersInTurn(t *testing.T) {
+	r := &list{names: []string{"a:1", "b:2", "c:3"}}
+	for i, want := range []string{"a:1", "b:2", "c:3", "a:1", "b:2"} {
+		s, round, err := r.next(nil, time.Second)
+		if s != (Server{Name: want, Address: want}) || round != 3 || err != nil || r.attempts != i+1 {
+			t.Errorf("attempt %d: %+v, %d, %v", i, s, round, err)
+		}
+	}
+	if s := (Server{Name: "a:1", Address: "10.0.0.1:1"}); s.String() != "a:1 at 10.0.0.1:1" || (Server{Name: "a", Address: "a"}).String() != "a" {
+		t.Errorf("%v", s)
+	}
+}

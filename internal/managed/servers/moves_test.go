@@ -1,0 +1,217 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/test/script"
+)
+
+const serverAnswer = "Zookeeper version: 3.8.0-5a02a05eddb59aee6ac762f7ea82e92a68eb9c0f, built on 2022-02-25 08:49 UTC\n" +
+	"Latency min/avg/max: 0/0.0/0\nReceived: 1\nSent: 0\nConnections: 1\nOutstanding: 0\nZxid: 0x100000002\nMode: follower\nNode count: 5\n"
+
+// What servers answer to the word srvr, and whether a client that has seen
+// transaction 0x100000002 can move there.
+func TestWhetherAServerServes(t *testing.T) {
+	for _, tt := range []struct{ name, answer, want string }{
+		{"a follower", serverAnswer, ""},
+		{"a leader", strings.ReplaceAll(serverAnswer, "follower", "leader"), ""},
+		{"an observer", strings.ReplaceAll(serverAnswer, "follower", "observer"), ""},
+		{"standalone", strings.ReplaceAll(serverAnswer, "follower", "standalone"), ""},
+		{"one that is ahead", strings.ReplaceAll(serverAnswer, "0x100000002", "0x200000000"), ""},
+		{"one that lags", strings.ReplaceAll(serverAnswer, "0x100000002", "0x100000001"), "it lags: its latest transaction is 0x100000001, this session has seen 0x100000002"},
+		{"read-only", strings.ReplaceAll(serverAnswer, "follower", "read-only"), `it does not serve: its mode is "read-only"`},
+		{"an unknown mode", strings.ReplaceAll(serverAnswer, "follower", "looking"), "does not serve"},
+		{"no quorum", "This ZooKeeper instance is not currently serving requests\n", `unexpected answer: "This ZooKeeper instance is not currently serving requests"`},
+		{"not allowed", "srvr is not executed because it is not in the whitelist.\n", "not in the whitelist"},
+		{"no zxid", "Mode: leader\n", "a mode and no zxid"},
+		{"a zxid that is none", "Zxid: here\nMode: leader\n", "zxid"},
+		{"nothing", "", "unexpected answer"},
+		{"a web server", "HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP/1.1 400"},
+		{"no end of the line", strings.Repeat("x", 1<<20), "unexpected answer"},
+	} {
+		is, err := parseCondition(io.LimitReader(strings.NewReader(tt.answer), mostCondition))
+		if err == nil {
+			err = is.serves(0x100000002)
+		}
+		if text := errorText(err); (text == "") != (tt.want == "") || !strings.Contains(text, tt.want) || len(text) > 300 {
+			t.Errorf("%s: %q, want %q", tt.name, text, tt.want)
+		}
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// answering are servers that each answer the first thing that they are sent.
+type answering struct {
+	answers map[string]string // by address; "": it refuses connections
+	called  []string
+}
+
+func (a *answering) dial(_, address string, _ time.Duration) (net.Conn, error) {
+	a.called = append(a.called, address)
+	if a.answers[address] == "" {
+		return nil, errors.New("refused")
+	}
+	return patientConn{script.Answers(strings.NewReader(a.answers[address]))}, nil
+}
+
+type patientConn struct{ net.Conn }
+
+func (patientConn) SetDeadline(time.Time) error { return nil }
+
+// replaced returns servers whose list was replaced while the client was
+// connected to "a:1".
+func replaced(t *testing.T, a *answering, names ...string) *Servers {
+	t.Helper()
+	s := New(Config{Names: []string{"a:1"}, Root: "/", Timeout: time.Second, Dial: a.dial, Log: zap.NewNop()}, nil, nil, nil)
+	if err := s.Replace(t.Context(), names, Server{Name: "a:1", Address: "a:1"}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A server is prepared that serves. At most three are asked, none of another
+// ensemble, and each failure is remembered.
+func TestPrepare(t *testing.T) {
+	a := &answering{answers: map[string]string{"b:1": serverAnswer}}
+	s := replaced(t, a, "b:1", "c:1")
+	from := Server{Name: "a:1", Address: "a:1"}
+	p, err := s.Prepare(t.Context(), from, 0x100000002, time.Second)
+	if err != nil || p.To.Address != "b:1" || !p.To.IsDoubtful() || p.Exchange != nil {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	p.Close()
+	if _, err := s.Prepare(t.Context(), from, 0x100000003, time.Second); err == nil || s.Fault() != nil {
+		t.Errorf("%v; as the reason for a loss: %v", err, s.Fault())
+	}
+	for _, one := range s.list.status() {
+		if one.Failure == nil || !strings.Contains(one.Failure.Error(), "cannot move to "+one.Name) || time.Since(one.Failed) > time.Minute {
+			t.Errorf("%+v", one)
+		}
+	}
+	s.moves.noteForeign("b:1")
+	if _, err := s.Prepare(t.Context(), from, 0, time.Second); err == nil || strings.Contains(err.Error(), "b:1") {
+		t.Errorf("another ensemble's: %v", err)
+	}
+	if err := s.Replace(t.Context(), []string{"b:1"}, Server{}); err != nil {
+		t.Fatal(err)
+	}
+	p, err = s.Prepare(t.Context(), from, 0, time.Second)
+	if err != nil {
+		t.Fatalf("after the list was replaced: %v", err)
+	}
+	p.Close()
+	if !s.moves.doubted(Server{Address: "b:1"}).IsDoubtful() || s.moves.doubted(Server{Address: "c:1"}).IsDoubtful() {
+		t.Error("what was another ensemble's is trusted")
+	}
+	s.moves.noteKnown("b:1")
+	if s.moves.doubted(Server{Address: "b:1"}).IsDoubtful() {
+		t.Error("what is known to be the same is doubted")
+	}
+	if _, err := s.Prepare(t.Context(), Server{Name: "b:1", Address: "b:1"}, 0, time.Second); !errors.Is(err, errNoTarget) {
+		t.Errorf("the only server is the present one: %v", err)
+	}
+	a.called = nil
+	s = replaced(t, a, "f:1", "g:1", "h:1", "i:1", "j:1")
+	if _, err := s.Prepare(t.Context(), from, 0, time.Second); err == nil || len(a.called) != 3 {
+		t.Errorf("%v, called %v", err, a.called)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Prepare(ended, from, 0, time.Second); !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that has ended: %v", err)
+	}
+}
+
+// Whether a client may stay where it is.
+func TestStanding(t *testing.T) {
+	a := Server{Name: "a:1", Address: "a:1"}
+	s := New(Config{Names: []string{"b:1"}, Timeout: time.Second, Log: zap.NewNop()}, nil, nil, nil)
+	if got := s.Standing(a); got != Stays {
+		t.Errorf("a list that was never replaced: %v", got)
+	}
+	for _, tt := range []struct {
+		names []string
+		want  Standing
+	}{
+		{[]string{"a:1"}, Stays},
+		{[]string{"a:1", "b:1"}, Stays}, // by the draw, which says so if it is the lowest
+		{[]string{"b:1"}, Leaves},
+		{[]string{"a:2"}, Leaves},
+	} {
+		s := replaced(t, &answering{}, tt.names...)
+		s.list.preferred = nil
+		if got := s.Standing(a); got != tt.want {
+			t.Errorf("%v: %v, want %v", tt.names, got, tt.want)
+		}
+	}
+	s = replaced(t, &answering{}, "a:1", "b:1")
+	s.list.preferred = []string{"b:1"}
+	if s.Standing(a) != Leaves || s.Standing(Server{Name: "b:1", Address: "b:1"}) != Stays {
+		t.Error("the client has to spread, and may stay")
+	}
+	to, _, err := s.list.next(nil, time.Second)
+	if err != nil || to.Address != "b:1" {
+		t.Errorf("called %v, %v", to, err)
+	}
+	s.list.preferred = []string{"gone:1", "b:1"}
+	s.NoteConnected()
+	if s.Standing(a) != Stays {
+		t.Error("the client has connected, and still has to spread")
+	}
+}
+
+// A list that is replaced ends the wait for a turn, and refusals, which were of
+// other servers.
+func TestAListThatIsReplacedEndsAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{Names: []string{"a:1"}, Timeout: 20 * time.Second, Log: zap.NewNop()}, nil, nil, nil)
+		s.pace.rare = longestRefused
+		began := time.Now()
+		turn := make(chan time.Duration)
+		go func() {
+			s.AwaitTurn(nil)
+			turn <- time.Since(began)
+		}()
+		time.Sleep(time.Second)
+		if err := s.Replace(t.Context(), []string{"b:1"}, Server{}); err != nil {
+			t.Fatal(err)
+		}
+		if took := <-turn; took != time.Second || s.IsRefused() {
+			t.Errorf("after %v; refused %t", took, s.IsRefused())
+		}
+	})
+}
+
+// At most one move begins in a session timeout.
+func TestWhenTheNextMoveMayBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{Names: []string{"a:1"}, Timeout: time.Second, Log: zap.NewNop()}, nil, nil, nil)
+		if in := s.MoveIn(6 * time.Second); in != 0 {
+			t.Errorf("before the first: in %v", in)
+		}
+		s.NoteMove(Server{})
+		time.Sleep(2 * time.Second)
+		if in := s.MoveIn(6 * time.Second); in != 4*time.Second {
+			t.Errorf("2s after one: in %v", in)
+		}
+		time.Sleep(time.Minute)
+		if in := s.MoveIn(6 * time.Second); in != 0 {
+			t.Errorf("a minute after one: in %v", in)
+		}
+	})
+}

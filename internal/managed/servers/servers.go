@@ -1,0 +1,180 @@
+// Package servers calls the servers of an ensemble. It decides which server is
+// called next, when and how, and it has short talks with one over a separate
+// connection: to close a session that is over, and to ask what a server has.
+//
+// # State
+//
+// A Servers belongs to one client. Each part of its state has its own mutex,
+// and no method holds two of them:
+//
+//   - the list: the names, their addresses, whose turn it is, and why a server
+//     was not connected last (list.go, names.go, faults.go)
+//   - the moves to other servers, since the list was replaced (moves.go, which
+//     package session makes)
+//   - the pace: when the next attempt may be made, and whether the servers
+//     refuse the client (pace.go)
+//   - what the ensemble is known by (ensemble.go)
+//   - the earlier sessions of the client, and whether anybody has closed them
+//     (earlier.go); an atomic flag says that the servers resume no session
+//
+// # What callers may rely on
+//
+//   - Told is called without a mutex of this package. A caller may hold its
+//     own mutexes when it calls a method that neither dials nor waits.
+//   - The user's dialer, resolver, TLS configuration and SASL mechanism run
+//     without a mutex of this package. Each but the dialer runs on another
+//     goroutine: if it does not return, panics or ends its goroutine, that
+//     costs one attempt.
+//   - What Names returns may change while a client runs. So nobody outside
+//     keeps it: it is asked each time.
+//   - What is learned at an address that the name server does not confirm
+//     counts only if the ensemble there is known to be the same: see Vouch.
+//
+// # In which order to read it
+//
+// This file; an attempt to connect: attempt.go, pace.go, list.go, names.go,
+// dial.go, sasl.go, faults.go; the list changes: targets.go, moves.go,
+// relist.go, spread.go, source.go; a talk: talk.go, questions.go, ensemble.go;
+// the end of a session: earlier.go, close.go, guardian.go. parse.go reads the
+// text of a list.
+package servers
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/closed"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
+	"github.com/zkrecipes/zkrecipes/internal/oneline"
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// Config is how servers are called. Nothing changes it.
+type Config struct {
+	Names    []string                                                               // "host:port"; New shuffles them
+	Root     string                                                                 // the path of the client's chroot, "/" without one
+	Timeout  time.Duration                                                          // the session timeout that the client asks for
+	Dial     func(network, address string, timeout time.Duration) (net.Conn, error) // nil: TCP
+	Resolver *net.Resolver                                                          // nil: Dial gets the names; without Dial: net.DefaultResolver
+	TLS      func() (*tls.Config, error)                                            // nil: no TLS
+	Auths    []wire.AuthRequest                                                     // presented on each connection
+	SASL     Mechanism
+	// Guardians are told of each session before anything is sent in it.
+	Guardians []Guardian
+	Source    Source
+	Log       *zap.Logger // never blocks
+}
+
+// Source is where the list comes from, apart from its first value.
+type Source struct {
+	List    func(ctx context.Context) (names []string, err error) // the user's; nil: none
+	Present func() Server                                         // the server that the client is connected to, zero: none
+	Changed func()                                                // the list was replaced by an answer of List
+}
+
+// Mechanism is the user's mechanism of SASL. framework.SASL and its relatives
+// say what each function does. The zero Mechanism is none; Changed and Renew
+// may be nil beside Begin.
+type Mechanism struct {
+	Begin   func(ctx context.Context, to Server) (Exchange, error)
+	Changed func() bool
+	Renew   func(ctx context.Context, servers []Server) (next time.Time, err error)
+}
+
+// Exchange is the client's side of one exchange with a server. It is used once.
+type Exchange interface {
+	Next(challenge []byte) (response []byte, done bool, err error)
+}
+
+// Told is told why the client has no connection.
+type Told interface {
+	// Rejected says that a server refuses the client, and that each server was
+	// tried since, without success. It is called again at each further refusal.
+	Rejected(err error)
+}
+
+// Servers calls the servers of one client. See the package comment.
+type Servers struct {
+	cfg       Config
+	told      Told
+	closing   <-chan struct{}
+	done      <-chan struct{}
+	tasks     sync.WaitGroup  // goroutines, each of which ends by itself
+	supplying supplied.Tokens // of calls of the user's functions
+	guardians []*guardian
+	looking   atomic.Bool // the mechanism is asked whether its credentials have changed
+
+	list        list
+	moves       moves
+	pace        pace
+	ensemble    ensemble
+	earlier     earlierSessions
+	resumesNone atomic.Bool
+}
+
+// mostSupplied is how many calls of the user's functions for connections may be
+// under way.
+const mostSupplied = 16
+
+// New returns the servers of a client. It does nothing until it is asked, or
+// Start is called. closing is closed when the client begins to close, done when
+// its last session is among the earlier ones.
+func New(cfg Config, told Told, closing, done <-chan struct{}) *Servers {
+	if cfg.Dial == nil {
+		cfg.Dial = net.DialTimeout
+		if cfg.Resolver == nil {
+			cfg.Resolver = net.DefaultResolver
+		}
+	}
+	return &Servers{
+		cfg: cfg, told: told, closing: closing, done: done,
+		supplying: supplied.NewTokens(mostSupplied, cfg.Log),
+		guardians: newGuardians(cfg.Guardians),
+		list:      list{names: shuffled(cfg.Names), resolver: cancelable(cfg.Resolver, cfg.Log)},
+		moves:     newMoves(),
+		pace:      pace{round: len(cfg.Names), longest: min(time.Second, cfg.Timeout/10), rounds: make(chan struct{}, 1)},
+	}
+}
+
+// Wait waits for the goroutines that end by themselves once the client closes.
+func (s *Servers) Wait() { s.tasks.Wait() }
+
+// Close ends all lookups, and waits for them. Afterwards none begins.
+func (s *Servers) Close() { s.list.close() }
+
+func (s *Servers) isClosing() bool { return closed.Is(s.closing) }
+
+// Names returns the names of the list, in the order in which they are called.
+func (s *Servers) Names() []string { return s.list.all() }
+
+// NextName returns the name that is called next.
+func (s *Servers) NextName() string { return s.list.nextName() }
+
+// Resolve looks up a name, and returns its addresses in random order: the name
+// itself if it is not looked up. What it finds is not remembered.
+func (s *Servers) Resolve(ctx context.Context, name string) ([]string, error) {
+	return s.list.resolve(ctx, name)
+}
+
+// Fault returns why there is no connection, for error texts: the last failure
+// of each server since there was one. It is nil if nothing has failed.
+func (s *Servers) Fault() error {
+	if err := oneline.Join(s.list.faults()...); err != nil {
+		return zkerr.Explanation(err)
+	}
+	return nil
+}
+
+// Status returns what is known of each server of the list, by name, and where
+// the list comes from.
+func (s *Servers) Status() ([]Status, Origin) { return s.list.status(), s.moves.latestOrigin() }
+
+// NoteFault remembers why a server was not connected, or not for long.
+func (s *Servers) NoteFault(at Server, err error) { s.list.noteFault(at, err) }

@@ -1,0 +1,153 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// This file talks to a server over a small connection, in addition to that of
+// the wire client: to close a session that is over, and to ask questions.
+
+// shortest is the session timeout, in milliseconds, that a talk asks for: the
+// server raises it to the shortest one that it allows.
+const shortest = 1
+
+var errBadAnswer = errors.New("unexpected answer")
+
+var syncRoot = wire.AppendFrame(nil, &wire.RequestHeader{Xid: firstXid, Op: wire.OpSync}, &wire.PathRequest{Path: "/"})
+
+// CloseRequest is a request, as a frame, that closes the session of a
+// connection on which nothing else was asked. Nobody changes it.
+var CloseRequest = wire.AppendFrame(nil, &wire.RequestHeader{Xid: firstXid, Op: wire.OpCloseSession})
+
+// firstXid is the number of the first request of a conversation.
+const firstXid = 1
+
+// answers is what a server has answered: to the connect, and to the first
+// request after it.
+type answers struct {
+	session  int64 // 0: it is gone, and nothing else was answered
+	password []byte
+	zxid     int64
+}
+
+// converse connects to a session, authenticates unless that is not wanted, and
+// sends one request. Without SASL that is one write. It fails unless each is
+// answered with success.
+func (s *Servers) converse(ctx context.Context, to Server, limit time.Duration, connect *wire.ConnectRequest, authenticated bool, request []byte) (answers, error) {
+	conn, session, err := s.Connect(ctx, to, limit, connect, authenticated, request)
+	a := answers{session: session.SessionID, password: session.Password}
+	if conn == nil {
+		return a, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	a.zxid, err = readSuccess(conn, firstXid)
+	return a, err
+}
+
+// dialTime bounds the time of a dial, which the end of the client does not end.
+// It is what a dial for a session has, and not less than a step of a close.
+func (s *Servers) dialTime(limit time.Duration) time.Duration {
+	return min(limit, max(s.cfg.Timeout/3, MaxStep))
+}
+
+// Connect connects to a session at a server, or to a new one, within limit. It
+// authenticates unless that is not wanted, and sends frames, which may be
+// nil; the caller reads their answers. It returns no connection if it fails, or
+// if the session is gone. With an error it may return the session that was
+// opened.
+func (s *Servers) Connect(ctx context.Context, to Server, limit time.Duration, connect *wire.ConnectRequest, authenticated bool, frames []byte) (_ net.Conn, session wire.ConnectResponse, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, session, err
+	}
+	var x Exchange
+	var auths []wire.AuthRequest
+	if authenticated {
+		if x, err = s.beginSASL(ctx, nil, to, limit); err != nil {
+			return nil, session, err
+		}
+		auths = s.cfg.Auths
+	}
+	conn, err := s.DialServer(ctx.Done(), "tcp", to, s.dialTime(limit))
+	if err != nil {
+		return nil, session, err
+	}
+	if err := ctx.Err(); err != nil {
+		conn.Close()
+		return nil, session, err
+	}
+	defer func() {
+		if err != nil || session.SessionID == 0 {
+			conn.Close()
+		}
+	}()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
+		return nil, session, err
+	}
+	first, rest := wire.AppendFrame(nil, connect), []byte(nil)
+	for _, a := range auths {
+		rest = wire.AppendFrame(rest, &wire.RequestHeader{Xid: wire.XidAuth, Op: wire.OpAuth}, &a)
+	}
+	rest = append(rest, frames...)
+	if x == nil {
+		first, rest = append(first, rest...), nil
+	}
+	if _, err := conn.Write(first); err != nil {
+		return nil, session, err
+	}
+	if err := readAnswer(conn, &session); err != nil || session.SessionID == 0 {
+		return nil, wire.ConnectResponse{}, err
+	}
+	if x != nil {
+		err := s.Authenticate(x, ctx.Done(), to, conn, conn, limit)
+		if err == nil {
+			_, err = conn.Write(rest)
+		}
+		if err != nil {
+			return nil, session, err
+		}
+	}
+	for _, a := range auths {
+		if _, err := readSuccess(conn, wire.XidAuth); err != nil {
+			return nil, session, fmt.Errorf("auth %s: %w", a.Scheme, err)
+		}
+	}
+	return conn, session, nil
+}
+
+// readSuccess reads the answer to the request with this number, and returns an
+// error unless the server has executed it.
+func readSuccess(r io.Reader, xid int32) (zxid int64, err error) {
+	var answer wire.ReplyHeader
+	if err := readAnswer(r, &answer); err != nil {
+		return 0, err
+	}
+	switch {
+	case answer.Xid != xid:
+		return 0, errBadAnswer
+	case answer.Err == wire.AuthFailed:
+		return 0, zk.ErrAuthFailed
+	case answer.Err != wire.OK:
+		return 0, fmt.Errorf("refused: %w", answer.Err)
+	}
+	return answer.Zxid, nil
+}
+
+// readAnswer reads one frame. Those that are expected are small.
+func readAnswer(r io.Reader, answer wire.Message) error {
+	frame, err := wire.ReadFrame(r, 4096, nil)
+	if err != nil {
+		return err
+	}
+	return wire.Unmarshal(frame, answer)
+}

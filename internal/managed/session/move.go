@@ -1,0 +1,284 @@
+package session
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/internal/managed/link"
+	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/random"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
+)
+
+// Where the list of servers has changed, the session may have to move to
+// another server: package servers says so, and has the connection to it
+// (moves.go there). This file says when, and makes the move:
+//
+//  1. It waits for a random moment within T, so that not all clients of a
+//     server move at once, and until T has passed since the last move.
+//  2. It waits until it may: see mayMoveLocked.
+//  3. It makes the connection to the next server. If the present connection
+//     ends now, the wire client gets this one.
+//  4. On the goroutine of Run it gives up the present connection, if it still
+//     may: from then on no request is made.
+//  5. It waits for the answers to those under way, for a short time. Without
+//     that their callers could not know whether they were executed.
+//  6. It closes the connection. The wire client then dials, and gets the other
+//     one.
+//
+// The session is without a connection for one round trip. If the next server
+// does not answer, or does not resume the session, the client continues with
+// the others, as after any loss of a connection.
+
+// mover is the state of the moves of a session.
+type mover struct {
+	mu       sync.Mutex // guards what follows
+	underWay bool       // a goroutine waits for a move, or makes it
+	again    bool       // that goroutine has to look again
+	next     *servers.Prepared
+}
+
+const (
+	moveStepPart = 6  // each step of a move takes T/6 at most,
+	drainPart    = 12 // and the wait for answers T/12
+	longestRest  = time.Minute
+)
+
+// begin reports whether the caller has to move the session. Otherwise another
+// goroutine does, which looks again.
+func (m *mover) begin() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.underWay {
+		m.again = true
+		return false
+	}
+	m.underWay = true
+	return true
+}
+
+// end reports whether the goroutine that moves the session may end.
+func (m *mover) end() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.again {
+		m.again = false
+		return false
+	}
+	m.underWay = false
+	return true
+}
+
+// put gives the wire client's next dial a connection.
+func (m *mover) put(p *servers.Prepared) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.next = p
+}
+
+// take returns the connection that the wire client's dial gets, nil without
+// one.
+func (m *mover) take() *servers.Prepared {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.next
+	m.next = nil
+	return p
+}
+
+// Reconsider moves the session to another server, in the background, if the
+// client should not stay where it is connected to: see servers.Standing. It is
+// called when that may have changed.
+func (s *Session) Reconsider() {
+	on := s.present()
+	if on == nil || s.servers.Standing(on.To()) == servers.Stays || !s.mover.begin() {
+		return
+	}
+	if !s.Begin(s.follow) {
+		s.mover.end()
+	}
+}
+
+// present returns the connection that is ready for requests, nil without one.
+func (s *Session) present() *link.Link {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.isReadyLocked() {
+		return nil
+	}
+	return s.link
+}
+
+// follow moves the session until it may stay where it is. It ends with the
+// session, and without a connection: the next one calls Reconsider.
+func (s *Session) follow() {
+	ctx, cancel := s.untilOver()
+	defer cancel()
+	for wait, failed := random.N(s.Timeout()), 0; ; {
+		if !rest(ctx, max(wait, s.servers.MoveIn(s.Timeout()))) {
+			return
+		}
+		on := s.present()
+		standing := servers.Stays
+		if on != nil {
+			standing = s.servers.Standing(on.To())
+		}
+		if standing == servers.Stays {
+			if s.mover.end() {
+				return
+			}
+			wait, failed = random.N(s.Timeout()), 0
+			continue
+		}
+		if standing == servers.Unknown || failed > 0 { // the servers may have other addresses now
+			s.servers.LookUpAgain(ctx, s.Timeout()/3)
+			standing = s.servers.Standing(on.To())
+		}
+		if failed++; standing == servers.Leaves && s.move(ctx, on) {
+			failed = 0
+		}
+		wait = random.About(pauseAfter(failed, s.Timeout()))
+	}
+}
+
+// pauseAfter returns how long to wait after so many tries in a row without a
+// move.
+func pauseAfter(failed int, timeout time.Duration) time.Duration {
+	return min(timeout<<min(failed, 6), max(timeout, longestRest))
+}
+
+// untilOver returns a context that ends with the session, or when the client
+// closes.
+func (s *Session) untilOver() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-s.over:
+		case <-s.closing:
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	return ctx, cancel
+}
+
+// rest waits, and reports false if ctx ends first.
+func rest(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// move moves the session away from the server of on, and reports whether it has
+// given up that connection.
+func (s *Session) move(ctx context.Context, on *link.Link) bool {
+	if !s.awaitMayMove(ctx, on, s.Timeout()) {
+		return false
+	}
+	p, err := s.servers.Prepare(ctx, on.To(), s.chain.Seen(), s.Timeout()/moveStepPart)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.cfg.Log.Warn("cannot move to another server of the list", zap.Stringer("from", on.To()),
+				zap.String("session", wire.SessionText(s.chain.ID())), zap.Error(err))
+			s.told.Moved(on, servers.Server{}, err)
+		}
+		return false
+	}
+	s.mover.put(p)
+	left := s.awaitMayMove(ctx, on, s.Timeout()/3) && s.leave(ctx, on)
+	if left {
+		s.cfg.Log.Info("moving to another server of the list", zap.Stringer("from", on.To()), zap.Stringer("to", p.To),
+			zap.String("session", wire.SessionText(s.chain.ID())))
+		s.told.Moved(on, p.To, nil)
+		s.servers.NoteMove(p.To)
+		s.drain(ctx, on)
+		s.tasks.Go(func() { _ = on.Close() })
+		rest(ctx, s.Timeout()/moveStepPart)
+	}
+	// The wire client has not taken the connection if the session is over, or
+	// stays, or if the one that it has does not end.
+	if unused := s.mover.take(); unused != nil {
+		unused.Close()
+	}
+	return left
+}
+
+// awaitMayMove waits until the session may move away from on, and reports false
+// if it may not within limit, or on has ended.
+func (s *Session) awaitMayMove(ctx context.Context, on *link.Link, limit time.Duration) bool {
+	for end := clock.Now().Add(limit); ; {
+		news, _ := s.awaitNews()
+		s.mu.Lock()
+		may, same := s.mayMoveLocked(clock.Now()), s.isReadyLocked() && s.link == on
+		s.mu.Unlock()
+		left := end.Sub(clock.Now())
+		if !same || may || left <= 0 {
+			return same && may
+		}
+		select {
+		case <-news:
+		case <-time.After(min(left, s.Timeout()/moveStepPart)): // what is held may have been released
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// mayMoveLocked reports whether the session can be without a connection for a
+// moment, and lose nothing that is held: nothing is, or there is time. With
+// Config.LoseSuspended that moment alone would cost what is held.
+func (s *Session) mayMoveLocked(now time.Time) bool {
+	switch {
+	case len(s.holds) == 0:
+		return true
+	case s.cfg.LoseSuspended:
+		return false
+	}
+	return s.evidence.HasRoom(now)
+}
+
+// leave makes Run give up a connection, and reports whether it has.
+func (s *Session) leave(ctx context.Context, on *link.Link) bool {
+	left := make(chan bool, 1)
+	s.events.put(event{kind: leaveNow, link: on, left: left})
+	select {
+	case done := <-left:
+		return done
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// onLeave gives up a connection, if it is the present one and the session may
+// move now. It reports whether it has. Others make requests until then, so what
+// is held is looked at in the moment in which the last one can be made.
+func (s *Session) onLeave(on *link.Link) bool {
+	s.mu.Lock()
+	may := s.isReadyLocked() && s.link == on && s.mayMoveLocked(clock.Now())
+	if may {
+		s.up = false
+	}
+	s.mu.Unlock()
+	if may {
+		s.suspend(on) // onDisconnected follows, when the wire client has noticed the end
+	}
+	return may
+}
+
+// drain waits until the requests of a connection that was given up are
+// answered, for a twelfth of T at most.
+func (s *Session) drain(ctx context.Context, on *link.Link) {
+	end := clock.Now().Add(s.Timeout() / drainPart)
+	for pause := time.Millisecond; s.calls.Load() > 0 || on.Unanswered() > 0; pause *= 2 {
+		if left := end.Sub(clock.Now()); left <= 0 || !rest(ctx, min(pause, left)) {
+			return
+		}
+	}
+}

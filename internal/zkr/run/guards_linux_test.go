@@ -1,0 +1,253 @@
+package run
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
+	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
+)
+
+// guardianOf returns the child guardian of a process, 0 without one.
+func guardianOf(parent int) (pid int) {
+	names, _ := filepath.Glob("/proc/[0-9]*")
+	for _, name := range names {
+		stat, err := os.ReadFile(name + "/stat")
+		if err != nil {
+			continue
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		var state string
+		var of int
+		_, _ = fmt.Sscan(rest, &state, &of)
+		if line, _ := os.ReadFile(name + "/cmdline"); of == parent && state != "Z" && bytes.Contains(line, []byte("\x00guard\x00--fd")) {
+			_, _ = fmt.Sscan(filepath.Base(name), &pid)
+		}
+	}
+	return pid
+}
+
+// scribble is a command whose children write their process group until they are
+// killed. A test that fails leaves none.
+func scribble(t *testing.T, ledger string) []string {
+	t.Cleanup(func() {
+		text, _ := os.ReadFile(ledger)
+		for line := range strings.Lines(string(text)) {
+			if group, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && t.Failed() {
+				_ = syscall.Kill(-group, syscall.SIGKILL)
+				break
+			}
+		}
+	})
+	loop := fmt.Sprintf("while :; do echo $$ >>%s; sleep 0.002; done", ledger)
+	return []string{"--", "sh", "-c", fmt.Sprintf("(%s) & (%s) & echo begun; wait", loop, loop)}
+}
+
+// long is a session timeout by which nothing here can end.
+var long = []string{"--session-timeout", "40s"}
+
+// TestAKilledZkrIsFollowedAtOnce: every subcommand that runs a command has a
+// guardian by default. It kills what the command has started, and only then
+// others get what zkr had. Without one both last.
+func TestAKilledZkrIsFollowedAtOnce(t *testing.T) {
+	bubble.Whole(t)
+	t.Parallel()
+	e := zkrtest.StartServer(t, "--tick", "2s")
+	for verb, test := range map[string]struct{ holder, next []string }{
+		"lock":      {[]string{"/lock"}, []string{"/lock"}},
+		"write":     {[]string{"/write"}, []string{"/write"}},
+		"semaphore": {[]string{"--max", "1", "/semaphore"}, []string{"--max", "1", "/semaphore"}},
+		"elect":     {[]string{"--once", "/elect"}, []string{"--once", "/elect"}},
+		"join":      {[]string{"--id", "a", "/join"}, []string{"--id", "a", "/join"}},
+	} {
+		t.Run(verb, func(t *testing.T) {
+			t.Parallel()
+			ledger := filepath.Join(t.TempDir(), "ledger")
+			args := func(more ...[]string) []string {
+				all := append([]string{}, long...)
+				for _, each := range more {
+					all = append(all, each...)
+				}
+				return e.Args(verb, all...)
+			}
+			p := zkrtest.Start(t, args(test.holder, scribble(t, ledger))...)
+			p.Prints(t, "begun\n")
+			bubble.AwaitTrue(t, "it writes", func() bool { text, _ := os.ReadFile(ledger); return len(text) > 0 })
+			next := zkrtest.Start(t, args(test.next, []string{"--", "sh", "-c", "echo GRANT >>" + ledger})...)
+			time.Sleep(100 * time.Millisecond)
+			killed := time.Now()
+			_ = p.Cmd.Process.Kill()
+			if code := next.Wait(t); code != 0 {
+				t.Errorf("the next one: %d, %s", code, next.Text())
+			}
+			zkrtest.Within(t, "granted", time.Since(killed), 20*time.Second)
+			time.Sleep(50 * time.Millisecond)
+			text, _ := os.ReadFile(ledger)
+			if _, after, ok := strings.Cut(string(text), "GRANT\n"); !ok || after != "" {
+				t.Errorf("the old command writes behind the grant: %q", after)
+			}
+		})
+	}
+}
+
+// TestAStoppedZkr: its command is killed before another client can get the
+// lock, and it exits with 112 when it goes on. Its session lasts: it is alive.
+func TestAStoppedZkr(t *testing.T) {
+	bubble.Whole(t)
+	t.Parallel()
+	e := zkrtest.StartServer(t)
+	ledger := filepath.Join(t.TempDir(), "ledger")
+	timeout := []string{"--session-timeout", "4s"}
+	p := zkrtest.Start(t, e.Args("lock", append(append(timeout, "/stop"), scribble(t, ledger)...)...)...)
+	p.Prints(t, "begun\n")
+	next := zkrtest.Start(t, e.Args("lock", append(timeout, "/stop", "--", "sh", "-c", "echo GRANT >>"+ledger)...)...)
+	time.Sleep(time.Second)
+	p.Signal(t, syscall.SIGSTOP)
+	if code := next.Wait(t); code != 0 {
+		t.Errorf("the next one: %d, %s", code, next.Text())
+	}
+	time.Sleep(50 * time.Millisecond)
+	text, _ := os.ReadFile(ledger)
+	if _, after, ok := strings.Cut(string(text), "GRANT\n"); !ok || after != "" {
+		t.Errorf("the command of the stopped zkr writes behind the grant: %q", after)
+	}
+	p.Signal(t, syscall.SIGCONT)
+	if code := p.Wait(t); code != 112 {
+		t.Errorf("exit code %d, %s", code, p.Text())
+	}
+}
+
+// TestAStoppedGuardian: a guardian that is stopped, and goes on, does nothing
+// to a healthy zkr.
+func TestAStoppedGuardian(t *testing.T) {
+	bubble.Whole(t)
+	t.Parallel()
+	e := zkrtest.StartServer(t)
+	for _, stop := range []time.Duration{time.Second, 3 * time.Second, 6 * time.Second} {
+		t.Run(stop.String(), func(t *testing.T) {
+			t.Parallel()
+			ledger := filepath.Join(t.TempDir(), "ledger")
+			p := zkrtest.Start(t, e.Args("lock", append([]string{"--session-timeout", "2s", "/" + stop.String()}, scribble(t, ledger)...)...)...)
+			p.Prints(t, "begun\n")
+			guardian := guardianOf(p.Cmd.Process.Pid)
+			if guardian == 0 {
+				t.Fatal("no guardian")
+			}
+			t.Cleanup(func() { _ = syscall.Kill(guardian, syscall.SIGCONT) }) // if the test fails in between
+			_ = syscall.Kill(guardian, syscall.SIGSTOP)
+			time.Sleep(stop)
+			_ = syscall.Kill(guardian, syscall.SIGCONT)
+			time.Sleep(300 * time.Millisecond)
+			before, _ := os.ReadFile(ledger)
+			bubble.AwaitTrue(t, "the command goes on", func() bool { now, _ := os.ReadFile(ledger); return len(now) > len(before)+20 })
+			try := zkrtest.Start(t, e.Args("lock", "--try", "/"+stop.String(), "--", "true")...)
+			if code := try.Wait(t); code != 111 {
+				t.Errorf("the lock is not held: %d, %s", code, try.Text())
+			}
+		})
+	}
+}
+
+// TestTheGuardianCanOnlyBeMissing: without a guardian zkr works as ever, and
+// says nothing, unless the guardian was demanded.
+func TestTheGuardianCanOnlyBeMissing(t *testing.T) {
+	bubble.Whole(t)
+	t.Parallel()
+	e := zkrtest.StartServer(t)
+	dir := t.TempDir()
+	for name, test := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"by default":                 {code: 7},
+		"off":                        {args: []string{"--guardian=off"}, code: 7},
+		"demanded":                   {args: []string{"--guardian=child"}, code: 7},
+		"a socket that is not there": {args: []string{"--guardian", filepath.Join(dir, "none")}, code: 7, says: "if zkr is killed, its session ends by its timeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := zkrtest.Start(t, e.Args("lock", append(test.args, "/"+strings.ReplaceAll(name, " ", "-"), "--", "sh", "-c", "exit 7")...)...)
+			code := p.Wait(t)
+			if text := p.Text(); code != test.code || !strings.Contains(text, test.says) || test.says == "" && text != "" {
+				t.Errorf("exit code %d, %q", code, text)
+			}
+		})
+	}
+}
+
+// TestAGuardianKeepsNothingOpen: neither a pipe of a script, nor a descriptor
+// that it has opened, nor a process, and files that are named relatively are
+// found.
+func TestAGuardianKeepsNothingOpen(t *testing.T) {
+	bubble.Whole(t)
+	t.Parallel()
+	e := zkrtest.StartServer(t)
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "auth"), []byte("digest:a:b\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script := fmt.Sprintf(`set -e
+mkfifo gate; cat gate >got & exec 8>gate
+out=$("$0" %s -- sh -c 'echo out; echo err >&2; echo $PPID >draft; mv draft up; while [ ! -e go ]; do sleep 0.01; done' 2>&1)
+exec 8>&-
+wait
+echo "[$out]"`, strings.Join(e.Args("lock", "--auth-file", "auth", "--acl", "world:anyone:r", "--acl", "auth::cdrwa", "--guardian=child", "/open"), " "))
+	cmd := exec.Command("sh", "-c", script, zkrtest.Self(t))
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "ZKR_TEST_ROLE=zkr")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	late := time.AfterFunc(zkrtest.Patience, func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
+	zkr := 0
+	bubble.AwaitTrue(t, "the command runs", func() bool {
+		text, _ := os.ReadFile(filepath.Join(dir, "up"))
+		n, _ := fmt.Sscan(string(text), &zkr)
+		return n == 1
+	})
+	guardian := guardianOf(zkr)
+	open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", guardian))
+	if err != nil || guardian == 0 || len(open) < 4 {
+		t.Errorf("guardian %d has %q", guardian, open)
+	}
+	for _, fd := range open {
+		if to, _ := os.Readlink(fd); strings.HasPrefix(to, "pipe:") || strings.HasPrefix(to, dir) {
+			t.Errorf("descriptor %s is %s", filepath.Base(fd), to)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil || out.String() != "[out\nerr]\n" {
+		t.Errorf("%v, %q", err, out.String())
+	}
+}
+
+// TestManyLocks: no guardian is left by zkrs that have ended.
+func TestManyLocks(t *testing.T) {
+	bubble.Whole(t)
+	t.Parallel()
+	e := zkrtest.StartServer(t)
+	for range bubble.Draw(30, 10_000) {
+		p := zkrtest.Start(t, e.Args("lock", "/many", "--", "true")...)
+		if code := p.Wait(t); code != 0 || p.Text() != "" {
+			t.Fatalf("exit code %d, %q", code, p.Text())
+		}
+		if child := guardianOf(p.Cmd.Process.Pid); child != 0 {
+			judge.Errorf(t, "guardian %d is left", child)
+		}
+	}
+}
