@@ -70,8 +70,8 @@ func newInstruments(meter metric.Meter) instruments {
 		walkDuration:        m.seconds("zkrecipes.cache.walk.duration", "How long caches took to read their whole tree.", acquireBuckets),
 		cacheChanges:        m.count("zkrecipes.cache.changes", "{znode}", "Znodes that caches have added, changed or removed."),
 
-		additions: m.count("zkrecipes.counter.additions", "{call}", "Calls that add to a counter or set it: added, failed, or unsure, which may have been added."),
-		conflicts: m.count("zkrecipes.counter.conflicts", "{write}", "Writes of a counter that were tried again, because another process was quicker."),
+		additions: m.count("zkrecipes.additions", "{call}", "Calls that add to a counter or set it: added, failed, or unsure, which may have been added."),
+		conflicts: m.count("zkrecipes.addition.conflicts", "{write}", "Writes of a counter that were tried again, because another process was quicker."),
 		rounds:    m.count("zkrecipes.barrier.rounds", "{call}", "Calls of Enter and Leave of a double barrier: entered, left, or failed."),
 
 		retries:      m.count("zkrecipes.request.retries", "{retry}", "Operations that were tried again."),
