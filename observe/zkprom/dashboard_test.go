@@ -2,6 +2,7 @@ package zkprom_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -54,18 +55,19 @@ func runDashboard(t *testing.T, s *server) {
 	for _, panel := range d.Panels {
 		for _, target := range panel.Targets {
 			queries++
-			if len(s.query(t, set.Replace(target.Expr))) == 0 {
-				t.Errorf("panel %q has no data from %s", panel.Title, target.Expr)
-			}
+			await(t, fmt.Sprintf("data for panel %q from %s", panel.Title, target.Expr), func() (string, bool) {
+				return "none", len(s.query(t, set.Replace(target.Expr))) > 0 // a rate needs two scrapes
+			})
 		}
 	}
 	if queries < 45 {
 		t.Errorf("%d queries: the dashboard was not read", queries)
 	}
 	for _, a := range d.Annotations.List { // of the minute that Grafana looks at in each step; here of the whole test
-		if expr := strings.ReplaceAll(set.Replace(a.Expr), "[1m]", "[10m]"); len(s.query(t, expr)) == 0 {
-			t.Errorf("annotation %q has no data from %s", a.Name, expr)
-		}
+		expr := strings.ReplaceAll(set.Replace(a.Expr), "[1m]", "[10m]")
+		await(t, fmt.Sprintf("data for annotation %q from %s", a.Name, expr), func() (string, bool) {
+			return "none", len(s.query(t, expr)) > 0
+		})
 	}
 	for _, variable := range d.Templating.List {
 		if variable.Type != "query" {

@@ -227,27 +227,23 @@ func (s *shop) expire(c *framework.Client) {
 	}
 }
 
-// share adds to a counter, and enters and leaves a double barrier.
+// share adds to a counter, and enters and leaves a double barrier, until both
+// have been done: the connection may end.
 func (s *shop) share(c *framework.Client) {
 	s.t.Helper()
-	n, err := counter.New(c, "/shop/orders")
-	if err == nil {
-		_, err = n.Add(s.t.Context(), 1)
-	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	alone, err := barrier.NewDouble(c, "/shop/start", 1)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	in, err := alone.Enter(s.t.Context())
-	if err == nil {
-		err = in.Leave(s.t.Context())
-	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	n := made(counter.New(c, "/shop/orders"))
+	alone := made(barrier.NewDouble(c, "/shop/start", 1))
+	await(s.t, "an addition and a round", func() (string, bool) {
+		_, err := n.Add(s.t.Context(), 1)
+		if err != nil {
+			return err.Error(), false
+		}
+		in, err := alone.Enter(s.t.Context())
+		if err == nil {
+			err = in.Leave(s.t.Context())
+		}
+		return fmt.Sprint(err), err == nil
+	})
 }
 
 // overrun works on for a second after a loss.
