@@ -19,7 +19,7 @@ func TestAMissingChrootIsRefused(t *testing.T) {
 		"lock /x -- true", "lock /x /y -- true", "lock --try /x -- true", "read /x -- true", "write /x -- true",
 		"semaphore --max 2 /x -- true", "semaphore --max 2 --set-max /x -- true", "elect /x -- true", "elect --once /x -- true",
 		"join /x --id a -- true", "join / --id a",
-		"lock --layout kazoo /x -- true", "bench --duration 10ms", "bench --duration 10ms --recipe semaphore",
+		"lock --layout kazoo /x -- true", "bench --duration 1m", "bench --duration 1m --recipe semaphore",
 		"watch /x", "watch --of children /x", "watch /", "create --parents /a/b",
 		"counter get /x", "counter add /x 1", "counter add --once a /x 1", "counter set /x 1",
 	} {
@@ -43,7 +43,7 @@ func TestAMissingChrootIsRefused(t *testing.T) {
 func TestCreateChroot(t *testing.T) {
 	for _, args := range []string{
 		"lock /x -- true", "read /x -- true", "write /x -- true", "semaphore --max 2 /x -- true", "elect --once /x -- true",
-		"join /x --id a -- true", "bench --duration 10ms", "create --parents /a/b",
+		"join /x --id a -- true", "bench --duration 500ms", "create --parents /a/b",
 		"counter add /x 1",
 	} {
 		e := testutil.Start(t)

@@ -47,7 +47,7 @@ func TestExitCodes(t *testing.T) {
 		{"not found, before connecting", nobody.Args("lock", "/free", "--", "no-such-command"), 127, "no-such-command"},
 
 		{"busy", e.Args("lock", "--try", "/held", "--", "true"), 111, "busy"},
-		{"not in time", e.Args("lock", "--wait", "100ms", "/held", "--", "true"), 111, "timed out after 100ms"},
+		{"not in time", e.Args("lock", "--wait", "2s", "/held", "--", "true"), 111, "timed out after 2s"},
 		{"in time", e.Args("lock", "--wait", "20s", "/free", "--", "true"), 0, ""},
 		{"free", e.Args("lock", "--try", "/free/for/us/alone", "--", "true"), 0, ""},
 		{"no ensemble", nobody.Args("lock", "--connect-timeout", "200ms", "/free", "--", "true"), 113, "127.0.0.1:1"},

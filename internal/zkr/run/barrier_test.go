@@ -18,7 +18,7 @@ func TestBarrier(t *testing.T) {
 	zkrtest.Parallel(t)
 	zkrtest.OnEach(t, func(t *testing.T, e zkrtest.Target) {
 		for range 2 {
-			alone := zkrtest.Start(t, e.Args("barrier", "/together", "--members", "2", "--wait", "500ms", "--", "echo", "begun")...)
+			alone := zkrtest.Start(t, e.Args("barrier", "/together", "--members", "2", "--wait", "2s", "--", "echo", "begun")...)
 			if code := alone.Wait(t); code != cli.ExitNotAcquired || strings.Contains(alone.Text(), "begun") {
 				t.Errorf("alone: exit code %d; it printed %q", code, alone.Text())
 			}

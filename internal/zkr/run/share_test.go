@@ -163,7 +163,7 @@ func TestPermits(t *testing.T) {
 		if busy := run(2, "--try"); busy.Wait(t) != cli.ExitNotAcquired {
 			t.Errorf("--try: exit code %d; it printed %q", busy.Code, busy.Text())
 		}
-		if late := run(2, "--wait", "100ms"); late.Wait(t) != cli.ExitNotAcquired {
+		if late := run(2, "--wait", "2s"); late.Wait(t) != cli.ExitNotAcquired {
 			t.Errorf("--wait: exit code %d; it printed %q", late.Code, late.Text())
 		}
 		if waits := second.Text(); waits != "" {
