@@ -43,7 +43,8 @@ func (c *Client) Server() string { return c.in().Server() }
 
 // WaitConnected waits until the state is Connected, for as long as ctx allows.
 // It fails earlier if the client is closed or the ensemble rejects the
-// credentials.
+// credentials. Its error names each server with its last failure, and says how
+// many were not tried.
 func (c *Client) WaitConnected(ctx context.Context) error { return c.in().WaitConnected(ctx) }
 
 // Listen calls fn with the current state, and then with every change of it, in

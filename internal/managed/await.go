@@ -39,7 +39,7 @@ func (c *core) await(ctx context.Context, in *ops.Session, budget backoff.BackOf
 		case in != nil && in.Err() != nil:
 			return nil, in.Err()
 		case ctx.Err() != nil:
-			return nil, zkerr.Because(ctxerr.Of(ctx), c.servers.Fault())
+			return nil, zkerr.Because(ctxerr.Of(ctx), c.servers.Explain())
 		case state == Connected && (in == nil || in == s.Session) && s.IsReady():
 			return s, nil
 		case refused != nil && !patient:
@@ -48,7 +48,7 @@ func (c *core) await(ctx context.Context, in *ops.Session, budget backoff.BackOf
 		if pause == nil && budget != nil {
 			d := budget.NextBackOff()
 			if d == backoff.Stop {
-				return nil, zkerr.Because(zk.ErrNoServer, c.servers.Fault())
+				return nil, zkerr.Because(zk.ErrNoServer, c.servers.Explain())
 			}
 			pause = time.After(d)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -205,6 +206,35 @@ func TestEachServerIsNamed(t *testing.T) {
 			}
 			if err == nil || err.Error() != what+": "+reason+" ("+strings.Join(want, "; ")+")" || !errors.Is(err, syscall.ECONNREFUSED) {
 				t.Errorf("%v", err)
+			}
+		}
+	})
+}
+
+// A call that ends before all servers were tried says how many were not: a dial
+// that hangs would look as if the other two were down.
+func TestServersThatWereNotTried(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		failures := map[string]error{"a:2181": syscall.ECONNREFUSED, "b:2181": errors.New("no route")}
+		c, err := framework.New("a,b,c,d", framework.WithDialer(func(_, address string, limit time.Duration) (net.Conn, error) {
+			if err := failures[address]; err != nil {
+				return nil, err
+			}
+			time.Sleep(limit)
+			return nil, syscall.ETIMEDOUT
+		}))
+		must(t, err)
+		defer c.Close()
+		for _, tt := range []struct {
+			within time.Duration
+			want   string
+		}{
+			{0, `context deadline exceeded \(4 of 4 servers not tried, or without an answer so far\)$`},
+			{time.Second, `context deadline exceeded \((connect to [ab]:2181: [^;]+; ){0,2}[2-4] of 4 servers not tried, or without an answer so far\)$`},
+			{time.Minute, `context deadline exceeded \(connect to a:2181: [^;]+; connect to b:2181: [^;]+; connect to c:2181: [^;]+; connect to d:2181: [^;]+\)$`},
+		} {
+			if err := c.WaitConnected(within(t, tt.within)); err == nil || !regexp.MustCompile(tt.want).MatchString(err.Error()) {
+				t.Errorf("within %v: %v", tt.within, err)
 			}
 		}
 	})

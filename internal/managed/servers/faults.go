@@ -45,6 +45,20 @@ func (r *list) faults() (all []error) {
 	return all
 }
 
+// unheard returns of how many of the names faults says nothing.
+func (r *list) unheard() (n, of int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	names := slices.Compact(slices.Sorted(slices.Values(r.names)))
+	for _, name := range names {
+		known := r.known[name]
+		if known == nil || len(known.faults) == 0 && (len(known.addresses) > 0 || known.err == nil) {
+			n++
+		}
+	}
+	return n, len(names)
+}
+
 // forgetFaults forgets them all, and the names that are not in the list any
 // more: there is a connection. What status returns stays.
 func (r *list) forgetFaults() {

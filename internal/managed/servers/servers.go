@@ -42,6 +42,7 @@ package servers
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -170,6 +171,16 @@ func (s *Servers) Fault() error {
 		return zkerr.Explanation(err)
 	}
 	return nil
+}
+
+// Explain returns what Fault returns, and of how many servers that says
+// nothing: they were not called since, or have not answered yet.
+func (s *Servers) Explain() error {
+	n, of := s.list.unheard()
+	if n == 0 {
+		return s.Fault()
+	}
+	return oneline.Join(s.Fault(), fmt.Errorf("%d of %d servers not tried, or without an answer so far", n, of))
 }
 
 // Status returns what is known of each server of the list, by name, and where
