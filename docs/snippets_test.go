@@ -166,7 +166,7 @@ func exports(t *testing.T, packages ...string) importer.Lookup {
 func documents(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	for _, pattern := range []string{"*.md", "../*.md", "../models/*.md", "../testutil/*.md"} {
+	for _, pattern := range []string{"*.md", "../*.md", "../models/*.md", "../testutil/*.md", "../examples/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,6 @@
-// Observed is an HTTP service that takes a lock in each request and takes part
-// in an election. It has metrics for Prometheus, traces and metrics over OTLP,
-// and a log by log/slog.
+// Command observed is an HTTP service with metrics and traces. It takes a lock
+// in each request and takes part in an election. It has metrics for Prometheus,
+// traces and metrics over OTLP, and a log by log/slog.
 //
 //	go run .   # starts an ensemble in memory, and makes test traffic
 //

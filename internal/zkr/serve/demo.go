@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
 	"github.com/spf13/cobra"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -23,20 +24,29 @@ import (
 
 func newDemo(to *cli.Ensemble) *cobra.Command {
 	return &cobra.Command{
-		Use:   "demo",
+		Use:   "demo [SCENE...]",
 		Short: "Show the recipes on an embedded ensemble, with faults, and check the result",
 		Long: `Starts an ensemble of three members inside this process and shows what happens when
 four clients contend for a mutex, the leader is stopped, and the holder is cut off
 until its session has expired. Short scenes follow with the read/write lock, the
-semaphore and the election.
+semaphore and the election. With arguments it shows these scenes: mutex, rwlock,
+semaphore, election, caches, counters, groups, barriers.
 
 At the end it checks that there were never two holders, never a writer and
 another client together, never too many permits taken, and never two leaders; that fencing
 tokens only increased, that no client overtook another, that no work was lost, and
-that nothing is left in the ensemble. If a check fails it exits with 1.`,
-		Example: `  zkr demo`,
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+that nothing is left in the ensemble. The scenes without locks check that no cache
+went back, that each addition counts once, and that rounds begin and end together.
+If a check fails it exits with 1.`,
+		Example: `  zkr demo
+  zkr demo caches counters`,
+		ValidArgs: demoScenes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range args {
+				if !slices.Contains(demoScenes, name) {
+					return cli.Usage("%q: the scenes are %s", name, strings.Join(demoScenes, ", "))
+				}
+			}
 			return to.CatchSignals().EndWhile(cmd.Context(), func(ctx context.Context) error {
 				ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("timed out: the demo did not end within a minute"))
 				defer cancel()
@@ -45,7 +55,7 @@ that nothing is left in the ensemble. If a check fails it exits with 1.`,
 					return cli.Failed(err)
 				}
 				defer ensemble.Close()
-				return cli.FailedIf(runDemo(ctx, cmd.OutOrStdout(), ensemble))
+				return cli.FailedIf(runDemo(ctx, cmd.OutOrStdout(), ensemble, args...))
 			})
 		},
 	}
@@ -54,6 +64,10 @@ that nothing is left in the ensemble. If a check fails it exits with 1.`,
 const demoRoot, demoWork = "/demo", 120 * time.Millisecond
 
 const demoSession = 4 * time.Second // long enough that a machine which stops for 1.5 s keeps its sessions
+
+// demoScenes are the names of the scenes: those of locks first, which are shown
+// if none is named.
+var demoScenes = []string{"mutex", "rwlock", "semaphore", "election", "caches", "counters", "groups", "barriers"}
 
 var demoClients = []string{"anna", "ben", "carl", "dora"}
 
@@ -69,10 +83,10 @@ type demo struct {
 	timeline *log.Logger
 }
 
-// runDemo plays the scenes on the ensemble, one after the other and with the
-// same clients, and checks that nothing is left. The first error ends all of
-// it, wherever it occurs.
-func runDemo(ctx context.Context, out io.Writer, ensemble *testutil.Embedded) error {
+// runDemo plays the named scenes on the ensemble, or those of locks, one after
+// the other and with the same clients, and checks that nothing is left. The
+// first error ends all of it, wherever it occurs.
+func runDemo(ctx context.Context, out io.Writer, ensemble *testutil.Embedded, names ...string) error {
 	if err := ensemble.WaitServing(ctx); err != nil {
 		return err
 	}
@@ -93,7 +107,10 @@ func runDemo(ctx context.Context, out io.Writer, ensemble *testutil.Embedded) er
 		})
 		d.clients[name] = c
 	}
-	scenes := d.scenes()
+	scenes := d.lineScenes()
+	if len(names) > 0 {
+		scenes = slices.DeleteFunc(append(scenes, d.stateScenes()...), func(s *scene) bool { return !slices.Contains(names, s.name) })
+	}
 	for _, s := range scenes {
 		if ctx.Err() == nil { // no error so far
 			d.perform(ctx, fail, s)
@@ -138,12 +155,38 @@ func (d *demo) perform(ctx context.Context, fail context.CancelCauseFunc, s *sce
 				fail(fmt.Errorf("%s: %w", name, err))
 			}
 		})
-		// One after the other, so that the order in line is certain.
-		_ = d.until(ctx, func() bool { return slices.Contains(d.line(s), name) })
+		if s.capacity > 0 { // one after the other, so that the order in line is certain
+			_ = d.until(ctx, func() bool { return slices.Contains(d.line(s), name) })
+		}
 	}
 	_ = d.until(ctx, func() bool { inUse, _ := s.read(); return inUse == s.capacity })
 	ready()
 	clients.Wait()
+	if s.capacity == 0 && ctx.Err() == nil {
+		if err := d.finish(ctx, s); err != nil {
+			fail(err)
+		}
+	}
+}
+
+// finish looks at the result of a scene without locks, and deletes what it has
+// written.
+func (d *demo) finish(ctx context.Context, s *scene) error {
+	if s.end != nil {
+		if err := s.end(ctx); err != nil {
+			return err
+		}
+	}
+	c := d.clients["anna"]
+	for _, dir := range []string{s.dir, s.dir + "-once"} {
+		if _, err := c.DeleteTree(ctx, dir); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+	}
+	if err := c.Delete(ctx, demoRoot, -1); err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNotEmpty) {
+		return err
+	}
+	return nil
 }
 
 // line returns the clients that have znodes in a scene's directories, in order.

@@ -51,6 +51,13 @@ func (l *ledger) giveBack(client string) {
 	delete(l.uses, client)
 }
 
+// count records what needs no check here.
+func (l *ledger) count() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.grants++
+}
+
 func (l *ledger) read() (inUse, balance int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,30 +18,31 @@ import (
 
 // scene is a part of the demo in which clients share something.
 type scene struct {
-	title, promise string // promise is what was checked, with the number of grants
-	dir            string
-	clients        []string // in the order of their arrival
+	name, title, promise string // promise is what was checked, with the number of grants
+	dir                  string
+	clients              []string // in the order of their arrival
 	ledger
 	play func(ctx context.Context, s *scene, name string) error // what one client does
+	end  func(ctx context.Context) error                        // looks at the result; nil: there is nothing to look at
 	all  <-chan struct{}                                        // closed when all have arrived, or the demo has failed; nobody works before
 }
 
-// scenes returns the scenes in order.
-func (d *demo) scenes() []*scene {
+// lineScenes returns the scenes of locks.
+func (d *demo) lineScenes() []*scene {
 	return []*scene{{
-		title: "THE MUTEX: its holder posts to an account", dir: demoRoot + "/account",
+		name: "mutex", title: "THE MUTEX: its holder posts to an account", dir: demoRoot + "/account",
 		promise: "mutex: %d grants, never two holders, tokens strictly increasing, no posting lost",
 		clients: demoClients, ledger: ledger{capacity: 1}, play: d.mutex,
 	}, {
-		title: "THE READ/WRITE LOCK: many read together, one writes alone", dir: demoRoot + "/config",
+		name: "rwlock", title: "THE READ/WRITE LOCK: many read together, one writes alone", dir: demoRoot + "/config",
 		promise: "read/write lock: %d grants, readers together, writers alone, first come first served",
 		clients: demoClients, ledger: ledger{capacity: 2}, play: d.readersAndWriters,
 	}, {
-		title: "THE SEMAPHORE: 4 permits, taken one or several at a time", dir: demoRoot + "/workers",
+		name: "semaphore", title: "THE SEMAPHORE: 4 permits, taken one or several at a time", dir: demoRoot + "/workers",
 		promise: "semaphore: %d grants, at most 4 permits taken at once",
 		clients: demoClients, ledger: ledger{capacity: 4, unfenced: true}, play: d.semaphore,
 	}, {
-		title: "THE ELECTION: the first in line leads", dir: demoRoot + "/office",
+		name: "election", title: "THE ELECTION: the first in line leads", dir: demoRoot + "/office",
 		promise: "election: %d terms, never two leaders, first come first served, tokens strictly increasing",
 		clients: demoClients[:3], ledger: ledger{capacity: 1}, play: d.election,
 	}}

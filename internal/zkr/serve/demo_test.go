@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +12,9 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
+	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/counter"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -23,7 +26,7 @@ type trouble struct {
 
 // playDemo gives the demo in virtual time, in which nothing it has started may
 // go on after it.
-func playDemo(t *testing.T, of trouble) (out string, err error) {
+func playDemo(t *testing.T, of trouble, scenes ...string) (out string, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ensemble, failed := newDemoEnsemble(testutil.InMemory())
@@ -40,7 +43,7 @@ func playDemo(t *testing.T, of trouble) (out string, err error) {
 				go of.do(t, ensemble)
 			}
 		})
-		err = runDemo(ctx, lines, ensemble)
+		err = runDemo(ctx, lines, ensemble, scenes...)
 		out = text.String()
 	})
 	return out, err
@@ -75,6 +78,47 @@ func TestDemo(t *testing.T) {
 	}
 }
 
+// TestDemoOfState plays the scenes without locks, all of them and one alone.
+func TestDemoOfState(t *testing.T) {
+	t.Parallel()
+	events := map[string][]string{
+		"caches":   {"ben       still shows version 4, and says that it may be old", "ben       shows version 8", "caches: 8 versions, no cache went back"},
+		"counters": {"counts order carl-2: ", "counts it again: it was number 12 before", "counter: 12 orders sent twice, each counted once: ok"},
+		"groups":   {"sees ben, carl, dora", "ben       leaves", "anna      sees dora", "and one came back: ok"},
+		"barriers": {"dora      begins round 3", "the leader, member ", "barrier: entered 12 times"},
+	}
+	shown := slices.Sorted(maps.Keys(events))
+	for _, scenes := range [][]string{shown, {"caches"}, {"barriers", "mutex"}} {
+		out, err := playDemo(t, trouble{}, scenes...)
+		if err != nil {
+			t.Errorf("%q: %v; it printed\n%s", scenes, err, out)
+		}
+		for scene, wanted := range events {
+			for _, event := range wanted {
+				if scene != "barriers" && strings.Contains(out, event) != slices.Contains(scenes, scene) {
+					t.Errorf("%q: the output contains %q: %t", scenes, event, strings.Contains(out, event))
+				}
+			}
+		}
+		if !strings.Contains(out, "nothing left behind: ok") || strings.Contains(out, "HOLDS the mutex") != slices.Contains(scenes, "mutex") {
+			t.Errorf("%q: it printed\n%s", scenes, out)
+		}
+	}
+	for _, name := range demoScenes {
+		if out, err := playDemo(t, trouble{"scene", func(_ *testing.T, e *testutil.Embedded) { e.Close() }}, name); err == nil || !strings.Contains(out, "THE ") {
+			t.Errorf("%s without an ensemble: %v; it printed\n%s", name, err, out)
+		}
+	}
+}
+
+// TestDemoArguments: an unknown scene is refused, with the names of all.
+func TestDemoArguments(t *testing.T) {
+	code, _, errs := zkrtest.Apart("127.0.0.1:1", "demo", "locks")
+	if code != cli.ExitUsage || !strings.Contains(errs, strings.Join(demoScenes, ", ")) {
+		t.Errorf("exit code %d; it printed %q", code, errs)
+	}
+}
+
 // TestDemoFails: the demo fails if a promise does not hold.
 func TestDemoFails(t *testing.T) {
 	t.Parallel()
@@ -82,6 +126,7 @@ func TestDemoFails(t *testing.T) {
 		name    string
 		trouble trouble
 		want    string
+		scenes  []string
 	}{
 		{"two holders: a session ends while its client is cut off and holds", trouble{"the holder is cut off", func(t *testing.T, e *testutil.Embedded) {
 			time.Sleep(time.Millisecond) // it is now
@@ -91,19 +136,37 @@ func TestDemoFails(t *testing.T) {
 			if err := e.ExpireSession(stat.EphemeralOwner); err != nil {
 				t.Error(err)
 			}
-		}}, "was granted 1 of 1 while"},
+		}}, "was granted 1 of 1 while", nil},
 		{"a znode is left", trouble{"ben       LEADS", func(t *testing.T, e *testutil.Embedded) {
 			c := zkrtest.Dial(t, e)
 			if _, err := c.Create(t.Context(), demoRoot+"/left", nil, 0); err != nil {
 				t.Error(err)
 			}
 			c.Close()
-		}}, "0 sessions, and the znodes"},
-		{"no ensemble", trouble{"THE READ/WRITE LOCK", func(_ *testing.T, e *testutil.Embedded) { e.Close() }}, "the demo FAILED"},
+		}}, "0 sessions, and the znodes", nil},
+		{"no ensemble", trouble{"THE READ/WRITE LOCK", func(_ *testing.T, e *testutil.Embedded) { e.Close() }}, "the demo FAILED", nil},
+		{"a cache goes back", trouble{"carl      shows version 3", func(t *testing.T, e *testutil.Embedded) {
+			c := zkrtest.Dial(t, e)
+			if _, err := c.Set(t.Context(), demoRoot+"/settings/limits", []byte("1"), -1); err != nil {
+				t.Error(err)
+			}
+			c.Close()
+		}}, "shows version 1 after version 3", []string{"caches"}},
+		{"an addition that nobody made", trouble{"ben       counts order ben-2", func(t *testing.T, e *testutil.Embedded) {
+			c := zkrtest.Dial(t, e)
+			n, err := counter.New(c, demoRoot+"/orders")
+			if err == nil {
+				_, err = n.Add(t.Context(), 1)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			c.Close()
+		}}, "13 orders are counted, not 12", []string{"counters"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			out, err := playDemo(t, test.trouble)
+			out, err := playDemo(t, test.trouble, test.scenes...)
 			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(out, ": ok") {
 				t.Errorf("%v, want %q; it printed\n%s", err, test.want, out)
 			}
