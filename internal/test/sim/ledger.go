@@ -25,8 +25,9 @@ type ledger struct {
 	mu        sync.Mutex // guards what follows
 	seq       int64
 	resources map[string]*resource
-	expired   map[int64]bool // sessions that an operator has ended
-	closed    map[int]bool   // clients
+	expired   map[int64]bool   // sessions that an operator has ended
+	owned     map[string]int64 // the session of each znode that went with one of those
+	closed    map[int]bool     // clients
 	killed    map[int]bool
 	removed   map[string]removal // znodes that somebody else has removed
 	jumped    bool               // the clients' clock has: their deadlines say nothing
@@ -138,8 +139,11 @@ func (l *ledger) granted(c call, t *holding) {
 	dir, _ := l.ens.Stat(t.path[:strings.LastIndexByte(t.path, '/')]) // read first: if the znode still exists, its directory is this one
 	stat, there := l.ens.Stat(t.path)
 	t.session = stat.EphemeralOwner
-	if s, err := t.client.Session(); !there && err == nil {
-		t.session = s.ID() // it may have expired since
+	if !there { // it may have expired since, and the client may have another one
+		t.session = l.owned[t.path]
+	}
+	if s, err := t.client.Session(); t.session == 0 && err == nil {
+		t.session = s.ID()
 	}
 	seq := l.nextLocked()
 	t.id = len(r.holdings)
@@ -275,6 +279,13 @@ func (l *ledger) limited(c call, w who, r *resource, n int, err error) {
 func (l *ledger) expire(id int64) {
 	l.mu.Lock()
 	l.expired[id] = true
+	for _, s := range l.ens.Sessions() {
+		for _, path := range s.Ephemerals {
+			if s.ID == id {
+				l.owned[path] = id
+			}
+		}
+	}
 	seq := l.nextLocked()
 	for _, r := range l.resources {
 		r.last = time.Now()

@@ -163,7 +163,7 @@ func (w *world) run() {
 	if p.Rates != nil {
 		opts = append(opts, hidden.WithClockRates(func(session int64) float64 { return p.Rates[int(session%int64(len(p.Rates)))] }))
 	}
-	w.ledger = &ledger{plan: p, behind: behind, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, closed: map[int]bool{}, killed: map[int]bool{}, removed: map[string]removal{}, clients: map[int64]int{}}
+	w.ledger = &ledger{plan: p, behind: behind, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, owned: map[string]int64{}, closed: map[int]bool{}, killed: map[int]bool{}, removed: map[string]removal{}, clients: map[int64]int{}}
 	w.sessions, w.dead, w.troubled, w.leavers, w.armed = map[int64]int{}, map[int]bool{}, map[int]bool{}, map[who]*leaver{}, map[*Fault]bool{}
 	w.shared, w.ending = map[int]*leader.Election{}, make(chan struct{})
 	w.orphans, w.late, w.deaf = map[orphan]bool{}, map[int64]bool{}, map[string]bool{}
