@@ -115,3 +115,17 @@ func missing(t *testing.T, err error) {
 	}
 	t.Skip(err)
 }
+
+// A server before 3.6 does not say in its log whose connection has SASL. Then
+// the script would name every session.
+func TestWhoIsLeftNeedsSessionsInTheLog(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	line := "INFO org.apache.zookeeper.server.ZooKeeperServer - adding SASL authorization for authorizationID: app\n"
+	if err := os.WriteFile(log, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("./who-is-left", "sasl", "127.0.0.1:1", log, "ca.pem").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "names no sessions: this needs ZooKeeper 3.6 or later") {
+		t.Errorf("%v; it printed %q", err, out)
+	}
+}
