@@ -36,6 +36,8 @@ func (o *observer) moved(m framework.Move) {
 	o.moves.Add(context.Background(), 1, o.set(resultKey.String(result)))
 }
 
+func (o *observer) guardianLost(error) { o.guardians.Add(context.Background(), 1, o.set()) }
+
 func (o *observer) dropped(d framework.Drop) {
 	o.drops.Add(context.Background(), int64(d.Events), o.set())
 }

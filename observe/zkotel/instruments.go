@@ -41,6 +41,7 @@ type instruments struct {
 	batches      metric.Int64Histogram
 	abandonments metric.Int64Counter
 	moves        metric.Int64Counter
+	guardians    metric.Int64Counter
 	transitions  metric.Int64Counter
 	clients      metric.Int64UpDownCounter
 	connected    metric.Int64UpDownCounter
@@ -78,6 +79,7 @@ func newInstruments(meter metric.Meter) instruments {
 		batches:      m.batch("zkrecipes.batch.operations", "{operation}", "Writes of contenders that have shared a request."),
 		abandonments: m.count("zkrecipes.connections.abandoned", "{connection}", "Connections that the client gave up."),
 		moves:        m.count("zkrecipes.server.moves", "{move}", "Moves to another server because the list has changed, and tries that have failed."),
+		guardians:    m.count("zkrecipes.guardians.lost", "{guardian}", "Guardians that ended or hung: if the process dies, its sessions end by their timeout."),
 		transitions:  m.count("zkrecipes.session.transitions", "{transition}", "Changes of the client's state."),
 		clients:      m.level("zkrecipes.clients", "{client}", "Clients that are not closed."),
 		connected:    m.level("zkrecipes.connected", "{client}", "Clients that are connected."),

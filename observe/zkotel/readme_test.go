@@ -76,6 +76,7 @@ func emitAll(tel *telemetry) {
 	o.StateChanged(framework.StateChange{From: framework.Connecting, To: framework.Connected})
 	o.Abandoned(framework.Abandonment{Reason: framework.AbandonedSilent})
 	o.Moved(framework.Move{From: "a", To: "b"})
+	o.GuardianLost(errors.New("the daemon has ended"))
 	o.Dropped(framework.Drop{Events: 1})
 	caller.End()
 }

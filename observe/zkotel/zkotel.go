@@ -110,6 +110,7 @@ func (o *observer) client() framework.Observer {
 		StateChanged:      o.stateChanged,
 		Abandoned:         o.abandoned,
 		Moved:             o.moved,
+		GuardianLost:      o.guardianLost,
 		Dropped:           o.dropped,
 	}
 }

@@ -47,7 +47,7 @@ func everyMetric(t *testing.T, opts ...zkprom.Option) *prometheus.Registry {
 var names = []string{
 	"acquire_duration_seconds", "addition_conflicts_total", "additions_total", "barrier_rounds_total", "batch_operations", "cache_changes_total", "cache_memory_bytes", "cache_stale_seconds",
 	"cache_walk_duration_seconds", "cache_znodes", "cache_zxid", "caches", "clients", "connected", "connections_abandoned_total",
-	"ephemeral_paths_ratio", "events_dropped_total",
+	"ephemeral_paths_ratio", "events_dropped_total", "guardians_lost_total",
 	"held", "hold_duration_seconds", "leader", "leading_seconds", "lost_total", "oldest_hold_seconds", "oldest_wait_seconds", "overruns_total",
 	"presence_missing_timeouts", "presence_transitions_total", "presences", "request_duration_seconds", "request_retries_total", "revocations_total", "server_moves_total", "session_transitions_total", "terms_total", "waiting",
 }

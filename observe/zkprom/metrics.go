@@ -76,6 +76,7 @@ func (m *Metrics) observers() observers {
 			StateChanged:      m.clients.stateChanged,
 			Abandoned:         m.clients.abandoned,
 			Moved:             m.clients.moved,
+			GuardianLost:      func(error) { m.clients.guardians.Inc() },
 			Dropped:           m.clients.dropped,
 		},
 		leases: recipes.Observer{
@@ -115,6 +116,7 @@ type clientMetrics struct {
 	transitions *prometheus.CounterVec
 	abandonment *prometheus.CounterVec
 	moves       *prometheus.CounterVec
+	guardians   prometheus.Counter
 	drops       prometheus.Counter
 	requests    *prometheus.HistogramVec
 	retries     *prometheus.CounterVec
@@ -148,6 +150,10 @@ func newClientMetrics(namespace string) *clientMetrics {
 			Namespace: namespace, Name: "server_moves_total",
 			Help: "Moves of clients to another server because their list has changed, and tries that have failed: moved or failed.",
 		}, []string{"result"}),
+		guardians: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Name: "guardians_lost_total",
+			Help: "Guardians of clients that ended or hung: if the process dies, its sessions end by their timeout.",
+		}),
 		drops: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: namespace, Name: "events_dropped_total",
 			Help: "Events that were not counted, because too many waited.",
@@ -179,7 +185,7 @@ func newClientMetrics(namespace string) *clientMetrics {
 }
 
 func (m *clientMetrics) all() collectors {
-	return collectors{m.open, m.connected, m.transitions, m.abandonment, m.moves, m.drops, m.requests, m.retries, m.batches, m.ephemerals}
+	return collectors{m.open, m.connected, m.transitions, m.abandonment, m.moves, m.guardians, m.drops, m.requests, m.retries, m.batches, m.ephemerals}
 }
 
 func stateLabel(s framework.State) string { return strings.ToLower(s.String()) }

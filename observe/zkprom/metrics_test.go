@@ -317,6 +317,7 @@ func TestClients(t *testing.T) {
 	for range 2 {
 		o.Moved(framework.Move{From: "a", Err: errors.New("b lags")})
 	}
+	o.GuardianLost(errors.New("the daemon has ended"))
 	o.Dropped(framework.Drop{Events: 7})
 	for client, percents := range [][]int{{40, 33}, {90, 0}, {12}} {
 		for _, percent := range percents {
@@ -336,10 +337,12 @@ func TestClients(t *testing.T) {
 		zkrecipes_connections_abandoned_total{reason="unproven"} 1
 		zkrecipes_ephemeral_paths_ratio 0.33
 		zkrecipes_events_dropped_total 7
+		zkrecipes_guardians_lost_total 1
 		zkrecipes_server_moves_total{result="failed"} 2
 		zkrecipes_server_moves_total{result="moved"} 1
 		zkrecipes_request_retries_total{op="create"} 1`[1:], "zkrecipes_session_transitions_total",
-		"zkrecipes_connections_abandoned_total", "zkrecipes_ephemeral_paths_ratio", "zkrecipes_events_dropped_total", "zkrecipes_server_moves_total", "zkrecipes_request_retries_total")
+		"zkrecipes_connections_abandoned_total", "zkrecipes_ephemeral_paths_ratio", "zkrecipes_events_dropped_total", "zkrecipes_guardians_lost_total",
+		"zkrecipes_server_moves_total", "zkrecipes_request_retries_total")
 	if n := counted(t, registry, "zkrecipes_request_duration_seconds", "op")["list"]; n != 1 {
 		t.Errorf("counted %d requests, want 1", n)
 	}
