@@ -55,8 +55,9 @@ type Observer struct {
 	RequestEnd   func(ctx context.Context, r Request, result RequestResult)
 	// Retried is called when an operation is tried again after an error.
 	Retried func(ctx context.Context, r Retry)
-	// Batched is called for each request in which the writes of several contenders
-	// were sent together. For RequestStart and RequestEnd that is one "multi".
+	// Batched is called for each request in which the writes of several
+	// contenders, or the creates of several presences, were sent together. For
+	// RequestStart and RequestEnd that is one "multi".
 	Batched func(b Batch)
 
 	// EphemeralsChanged is called when the used percentage of the limit of
@@ -142,7 +143,8 @@ type Retry struct {
 	Err  error // of the previous attempt
 }
 
-// Batch is a request in which writes of several contenders were sent together.
+// Batch is a request in which several writes were sent together: see
+// Observer.Batched.
 type Batch struct {
 	Operations int
 }

@@ -24,6 +24,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
+// This file has the inside of the options: their defaults, the checks of their
+// values (validate), and which session timeouts are accepted of a server.
+
 // Config is what the options of framework have set, with defaults for the rest.
 // The options say what each field does.
 type Config struct {

@@ -18,6 +18,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
+// This file puts a session together: it passes options on to session, link and
+// proof, and events to watches and ops.
+
 // session is one session, and what the client hangs on it.
 type session struct {
 	*ops.Session

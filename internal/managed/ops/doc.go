@@ -21,6 +21,14 @@
 // left ends with its connection. What is above this package is told by
 // interfaces that are given at construction: see Above and Observer.
 //
+// # A create whose connection ends
+//
+// scope.go calls createOnce of sent_once.go. ephemerals.go claims its bytes,
+// retry.go chooses the session, call.go and observed.go make the call. It is
+// never repeated: sent_once.go waits in retry.go for a connection, syncs and
+// reads, and then recognizes its znode or returns an error with MaybeApplied.
+// The creates of contenders and presences go through package writes instead.
+//
 // # In which order to read
 //
 // First scope.go, retry.go and call.go: how an operation is tried. Then

@@ -76,7 +76,7 @@ func (s *Session) BeginCreates(paths ...string) (end func(error)) {
 	return s.creates.begin(paths...)
 }
 
-// Multi is wireMulti in this session.
+// Multi is request.Multi in this session, with its creates noted.
 func (s *Session) Multi(ops []any) ([]zk.MultiResponse, error) {
 	var paths []string
 	for _, op := range ops {

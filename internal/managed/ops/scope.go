@@ -14,6 +14,9 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/turns"
 )
 
+// This file has the operations that are one request (Create, Get, Delete, Sync,
+// ...) and those that make paths.
+
 // Scope says where operations are executed: in any session, or in one.
 type Scope struct {
 	Client *Client

@@ -10,6 +10,11 @@
 // before [Evidence.Deadline], as far as the assumptions of proof.go hold. The
 // deadline never moves back while the granted timeout stays the same.
 //
+// There are two kinds of proof, framework.ProofSync and ProofWrite. Here that
+// is Rules.Writes: [Evidence.Connect], [Evidence.Up] and tripOf look at it.
+// session_core.go of package managed sets it, and has the round trip of Prove;
+// session/heartbeat.go sends the requests; link/chain.go recognizes them.
+//
 // In this order the files are best read:
 //
 //   - proof.go: why answers prove a deadline, and what is kept of a connection.

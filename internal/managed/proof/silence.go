@@ -2,6 +2,8 @@ package proof
 
 import "time"
 
+// This file says when a connection has been silent for too long.
+
 const (
 	promptPart = 3  // a sync or a ping may be unanswered for T/3; another request for 2/3 T without any byte
 	leastPart  = 12 // a member gets T/12, or the time of leastTrips round trips

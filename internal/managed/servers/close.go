@@ -15,6 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
+// This file closes a session that is over, over a separate connection.
+
 // tries says which servers are asked to close an orphan, and when.
 type tries int
 

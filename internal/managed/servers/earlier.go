@@ -6,6 +6,8 @@ import (
 	"time"
 )
 
+// This file remembers the earlier sessions of a client, and which are closed.
+
 // MaxStep bounds each step of closing a session, such as the wait for an
 // answer.
 const MaxStep = 2 * time.Second

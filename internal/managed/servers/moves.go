@@ -7,6 +7,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/closed"
 )
 
+// This file remembers what decides about moves: whether the list was replaced
+// and by whom, when the last move began, and which addresses belong to another
+// ensemble. targets.go chooses where to move, and session/move.go moves.
+
 // Origin says where the present list comes from.
 type Origin int
 

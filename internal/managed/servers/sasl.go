@@ -18,6 +18,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
+// This file runs a SASL exchange on a connection that was just made.
+
 // Limits of an exchange. A server that exceeds them does not speak SASL.
 const (
 	mostChallenges = 16

@@ -9,8 +9,8 @@
 //
 //   - the list: the names, their addresses, whose turn it is, and why a server
 //     was not connected last (list.go, names.go, faults.go)
-//   - the moves to other servers, since the list was replaced (moves.go, which
-//     package session makes)
+//   - what is remembered for moves, since the list was replaced (moves.go);
+//     targets.go chooses a server, and package session moves
 //   - the pace: when the next attempt may be made, and whether the servers
 //     refuse the client (pace.go)
 //   - what the ensemble is known by (ensemble.go)

@@ -15,8 +15,8 @@ import (
 )
 
 // Where the list of servers has changed, the session may have to move to
-// another server: package servers says so, and has the connection to it
-// (moves.go there). This file says when, and makes the move:
+// another server: package servers says so, and makes the connection to it
+// (targets.go there). This file says when, and makes the move:
 //
 //  1. It waits for a random moment within T, so that not all clients of a
 //     server move at once, and until T has passed since the last move.

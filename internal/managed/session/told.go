@@ -10,6 +10,10 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
+// This file has what a session must know of its client, and what it tells it;
+// session_core.go and client.go of package managed hear that. What a session
+// hears of its connections is in connections.go.
+
 // Config is what a session must know of its client. Nothing changes it.
 type Config struct {
 	Link  link.Config

@@ -29,4 +29,7 @@
 // watches, and the rules of a path that both kinds are on; one_shot.go follows
 // very many single events. unwanted.go removes what nobody wants. watches.go
 // has what all of these share.
+//
+// A new kind of single event begins with hub.go (watchOps, onEvent, nodeIn), a
+// new recursive one with tree.go and internal/wire/watches.go.
 package watches

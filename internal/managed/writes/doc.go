@@ -24,5 +24,6 @@
 // for the one that needs none. Then protected.go and protected_batch.go for
 // creates, leave.go for deletes. search.go and strays.go run when an answer is
 // lost. plaincreate.go is for znodes at fixed paths. writes.go has what these
-// share.
+// share, and Observer, which groupcommit.go and plaincreate.go tell of each
+// batch.
 package writes

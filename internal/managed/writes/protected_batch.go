@@ -17,7 +17,7 @@ import (
 // This file creates several protected znodes in one multi, with other
 // operations before and after them.
 
-// Batch is framework.Batch.
+// Batch is framework.ProtectedBatch.
 type Batch struct {
 	Before, After []any
 	Dir, Name     string
