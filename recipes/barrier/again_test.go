@@ -76,6 +76,7 @@ func TestLeavesWithoutAnAnswer(t *testing.T) {
 // znode is there. A watch of a single event tells of the ready of that round,
 // and not that it was deleted: the member entered alone.
 func TestARoundThatWasOverBefore(t *testing.T) {
+	bubble.Usual(t, bubble.ShortTimeout) // the held create lasts longer: the member enters in its next session
 	bothKindsOfWatches(t, func(t *testing.T, w *bubble.World) {
 		slow, other := w.Connect("slow"), w.ConnectNext()
 		must(t, other.MakeContainerPath(t.Context(), path))
