@@ -197,6 +197,34 @@ func WithServersFunc(list func(ctx context.Context) (string, error)) Option {
 	return func(c *config) { c.Servers, c.ServersSet = list, true }
 }
 
+// WithEnsembleTracking makes the client follow the znode /zookeeper/config, in
+// which ZooKeeper 3.5 and later show the members of the ensemble. All members
+// can then be replaced without a new list, and no lease is lost. A client that
+// starts needs a given server that answers. Default: off. Leave it off where
+// clients reach the servers by other addresses than members do.
+//
+// Servers of New, SetServers and WithServersFunc stay in the list, and are
+// called first. Servers that were silent when they were called last are called
+// last. The client moves away from a member that was removed from the config,
+// even if it was given, as after SetServers. It does not move for a new one.
+//
+// A member needs an address for clients. If that is a wildcard, the member's
+// host counts, with that port. Loopback and link-local addresses count only if
+// a given server has such an address. With TLS it is the port for TLS, which
+// ZooKeeper 3.10 and later show, and otherwise the other one. A warning is
+// logged for members that are left out, and for a config that is not used, such
+// as one of more than 255 members. At one version, such as 0 where nobody
+// reconfigures, each member may show its own file: what members have shown
+// within an hour counts together.
+//
+// At an address that only the config has, a session is resumed. A new session,
+// or the answer that the session is gone, counts only as WithResolver says for
+// an address of an earlier answer. So use a chroot. A Guardian is told of the
+// given servers alone.
+//
+// It costs one request in a session timeout, and two after each connect.
+func WithEnsembleTracking() Option { return func(c *config) { c.Track = managed.Track } }
+
 // WithTLS uses TLS on each connection. If cfg has no ServerName, the name in
 // the server list is used, whatever its address is. cfg is cloned. Of this and
 // WithTLSFunc, the last one counts. Default: none.
@@ -343,8 +371,8 @@ type DeadSession struct {
 	ID       int64
 	Password []byte
 	Timeout  time.Duration // that was granted
-	Servers  string        // all of its ensemble, "h1:2181,h2:2181", sorted and without a chroot
-	Server   string        // the one of them that it was connected to last
+	Servers  string        // of its ensemble, as given: "h1:2181,h2:2181", sorted and without a chroot
+	Server   string        // the one that it was connected to last
 }
 
 // guardianOf returns g as the client calls it; of none it has no functions.

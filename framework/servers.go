@@ -49,6 +49,9 @@ const (
 	ServerGiven ServerSource = "given"
 	// ServerFromFunction: the function of WithServersFunc has returned it.
 	ServerFromFunction ServerSource = "function"
+	// ServerFromConfig: the ensemble has named it, and nobody else: see
+	// WithEnsembleTracking.
+	ServerFromConfig ServerSource = "config"
 	// ServerRemoved: the list does not have it any more, and the client is still
 	// connected to it.
 	ServerRemoved ServerSource = "removed"

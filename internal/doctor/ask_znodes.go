@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"path"
 	"slices"
 	"strings"
@@ -36,9 +35,14 @@ func askEnsemble(ctx context.Context, p *probe) finding {
 	}
 	var data wire.DataResponse
 	if _, err := c.do(wire.OpGetData, &wire.WatchRequest{Path: "/zookeeper/config"}, &data); err == nil {
-		if missing := p.unlisted(ctx, string(data.Data)); len(missing) > 0 {
+		missing, surplus := p.compare(ctx, data.Data)
+		switch {
+		case len(missing) > 0:
 			return noted("/zookeeper/config has members that --servers has not: %s", strings.Join(missing, ", ")).
-				or("add them, unless they must not be used or are there by another name")
+				or("add them or follow them (--track, framework.WithEnsembleTracking), unless they must not be used or are there by another name")
+		case len(surplus) > 0:
+			return noted("--servers has what is no member in /zookeeper/config: %s", strings.Join(surplus, ", ")).
+				or("remove it if it was replaced: a client that calls it waits for it")
 		}
 	}
 	if len(p.peers) == 0 {
@@ -47,37 +51,37 @@ func askEnsemble(ctx context.Context, p *probe) finding {
 	return good("sees what was created at %d other addresses", len(p.peers))
 }
 
-// unlisted returns the members in the ensemble's configuration that are not
-// among the addresses.
-func (p *probe) unlisted(ctx context.Context, config string) (members []string) {
-	var listed []string // hosts and ports
-	for _, each := range p.probes {
-		listed = append(listed, each.at.Name, each.at.Address)
+// compare returns the members in the ensemble's config that are not among the
+// addresses, and those names of addresses that lead to no member. Where none
+// leads to one, they stand for something else, such as a load balancer.
+func (p *probe) compare(ctx context.Context, config []byte) (missing, surplus []string) {
+	members, err := p.ensemble.Members(config)
+	if err != nil {
+		return nil, nil
 	}
-	const most = 200 // lines that are looked at
-	for _, line := range strings.SplitN(config, "\n", most) {
-		key, value, _ := strings.Cut(line, "=")
-		if !strings.HasPrefix(key, "server.") {
-			continue
-		}
-		quorum, client, _ := strings.Cut(value, ";")
-		host, port, err := net.SplitHostPort(client)
-		if err != nil {
-			port = client // without an address it is for all of them
-		}
-		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-			host, _, _ = strings.Cut(quorum, ":")
-		}
-		if port == "" { // known only in the server's own file, or behind TLS
-			continue
-		}
-		member := net.JoinHostPort(host, port)
+	isMember := map[string]bool{}
+	for _, member := range members {
 		found, _ := p.ensemble.Resolve(ctx, member, p.within(ctx)) // a name that is unknown here is not listed
-		if !slices.ContainsFunc(append(found, member), func(a string) bool { return slices.Contains(listed, a) }) {
-			members = append(members, member)
+		found = append(found, member)
+		isListed := slices.ContainsFunc(p.probes, func(each *probe) bool {
+			return slices.Contains(found, each.at.Name) || slices.Contains(found, each.at.Address)
+		})
+		if !isListed {
+			missing = append(missing, member)
+		}
+		for _, a := range found {
+			isMember[a] = true
 		}
 	}
-	return members
+	for _, each := range p.probes {
+		if !isMember[each.at.Name] && !isMember[each.at.Address] && !slices.Contains(surplus, each.at.Name) {
+			surplus = append(surplus, each.at.Name)
+		}
+	}
+	if len(surplus) == len(p.ensemble.Names()) {
+		surplus = nil
+	}
+	return missing, surplus
 }
 
 // askContainers creates a container.

@@ -685,6 +685,21 @@ func TestUnlistedMembers(t *testing.T) {
 		if bad := x.unwell(); !slices.Equal(bad, []string{"ensemble note"}) || !strings.Contains(x.String(), "member0:2181, member2:2181") {
 			t.Errorf("found %q\n%s", bad, x)
 		}
+		x = examine(t, w.Servers()+",old:2181", false, framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+			if address == "old:2181" {
+				address = "member0:2181"
+			}
+			return w.Dial(network, address, limit)
+		}))
+		if !strings.Contains(x.String(), "--servers has what is no member in /zookeeper/config: old:2181") {
+			t.Errorf("found %q\n%s", x.unwell(), x)
+		}
+		x = examine(t, "proxy:2181", false, framework.WithDialer(func(network, _ string, limit time.Duration) (net.Conn, error) {
+			return w.Dial(network, "member0:2181", limit)
+		}))
+		if strings.Contains(x.String(), "is no member") { // it stands for all of them
+			t.Errorf("found %q\n%s", x.unwell(), x)
+		}
 		if err := w.Stop((w.Leader() + 1) % 3); err != nil {
 			t.Fatal(err)
 		}

@@ -137,13 +137,15 @@ func newCore(cfg Config, names []string, chroot request.Prefix) *core {
 	return c
 }
 
-// listSource is where the list comes from, with WithServersFunc.
+// listSource is where the list comes from, with WithServersFunc and
+// WithEnsembleTracking.
 func (c *core) listSource() servers.Source {
-	if c.cfg.Servers == nil {
-		return servers.Source{}
+	s := servers.Source{
+		Present: func() servers.Server { return c.presentServer(c.live()) },
+		Changed: c.onListReplaced,
 	}
-	return servers.Source{
-		List: func(ctx context.Context) ([]string, error) {
+	if c.cfg.Servers != nil {
+		s.List = func(ctx context.Context) ([]string, error) {
 			list, err := c.cfg.Servers(ctx)
 			if err != nil {
 				return nil, err
@@ -153,10 +155,12 @@ func (c *core) listSource() servers.Source {
 				err = fmt.Errorf("servers %q: chroot %q: must stay %q", list, chroot, string(c.chroot))
 			}
 			return names, err
-		},
-		Present: func() servers.Server { return c.presentServer(c.live()) },
-		Changed: c.onListReplaced,
+		}
 	}
+	if c.cfg.Track != nil {
+		s.Tracking = c.cfg.Track(&Client{shared: c})
+	}
+	return s
 }
 
 // live returns the session while the state is Connected or Suspended, otherwise

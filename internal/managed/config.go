@@ -58,6 +58,7 @@ type Config struct {
 	SASL           []SASL             // of each time that the option was given
 	Servers        func(context.Context) (string, error)
 	ServersSet     bool
+	Track          func(client any) servers.Tracking // of a *Client; nil: the config of the ensemble is not followed
 
 	groups   []group // of observers
 	together bool    // another one joins the last group

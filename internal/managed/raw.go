@@ -62,6 +62,13 @@ func (r Raw) Resolve(ctx context.Context, name string, limit time.Duration) ([]s
 	return slices.Sorted(slices.Values(found)), err
 }
 
+// Members returns the members in the config of the ensemble at which such a
+// client calls them.
+func (r Raw) Members(config []byte) ([]string, error) {
+	members, _, _, err := servers.Members(config, r.core.cfg.TLS != nil)
+	return members, err
+}
+
 // Dial opens a connection, with TLS if that is configured.
 func (r Raw) Dial(ctx context.Context, to servers.Server, limit time.Duration) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {

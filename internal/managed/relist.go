@@ -43,6 +43,7 @@ type ServerSource string
 const (
 	ServerGiven        ServerSource = "given"
 	ServerFromFunction ServerSource = "function"
+	ServerFromConfig   ServerSource = "config"
 	ServerRemoved      ServerSource = "removed"
 )
 
@@ -69,6 +70,10 @@ func (c *Client) Servers() []ServerStatus {
 		from = ServerFromFunction
 	}
 	for _, s := range list {
+		from := from
+		if s.Tracked {
+			from = ServerFromConfig
+		}
 		status := ServerStatus{Name: s.Name, Addresses: s.Addresses, From: from, Failure: s.Failure, FailureAt: s.Failed}
 		if !there && s.Is(at) {
 			status.Connected, there = at.Address, true

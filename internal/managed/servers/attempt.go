@@ -124,7 +124,7 @@ func (s *Servers) NoteFailed(to Server, err error) {
 // NoteConnected notes that a server has answered a connect with the session.
 // What the name servers have answered until now has to be confirmed before the
 // next connection.
-func (s *Servers) NoteConnected() { s.list.connected() }
+func (s *Servers) NoteConnected(at Server) { s.list.connected(at) }
 
 // NoteAccepted notes that a connection is ready for requests: the servers do
 // not refuse the client, and earlier faults are forgotten.
@@ -134,8 +134,11 @@ func (s *Servers) NoteAccepted() {
 }
 
 // NoteProven notes that a server has proved to be in touch with its leader: the
-// next round of attempts begins without a pause.
-func (s *Servers) NoteProven() { s.pace.reset() }
+// next round of attempts begins now, and without a pause.
+func (s *Servers) NoteProven() {
+	s.pace.reset()
+	s.list.beginRound()
+}
 
 // IsRefused reports whether the servers refuse the client: see pace.
 func (s *Servers) IsRefused() bool { return s.pace.isRefused() }

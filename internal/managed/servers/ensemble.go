@@ -1,6 +1,8 @@
 package servers
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -24,11 +26,16 @@ import (
 // there never was a chroot, it is not: nothing is held below it, and the client
 // might never connect again.
 
+// ErrNotVouched is wrapped by the end of a connection to a server that may be
+// of another ensemble.
+var ErrNotVouched = errors.New("the address is not confirmed, and the ensemble there is not known to be the same")
+
 // ensemble is what is known of the client's ensemble.
 type ensemble struct {
 	mu           sync.Mutex // guards what follows
 	czxid, ctime int64      // of the chroot; 0: not known
 	seen         int64      // the latest transaction; 0: not known
+	replaced     int        // how often it was another one, or has lost transactions, as far as that can be seen
 }
 
 // noteSeen notes the latest transaction that a session has seen, if it has seen
@@ -41,11 +48,24 @@ func (e *ensemble) noteSeen(zxid int64) {
 	}
 }
 
-// noteRoot notes what the chroot was created by.
-func (e *ensemble) noteRoot(czxid, ctime int64) {
+// noteRoot notes what the chroot was created by. A session has read it, and has
+// seen the transaction seen.
+func (e *ensemble) noteRoot(czxid, ctime, seen int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.czxid, e.ctime = czxid, ctime
+	if seen != 0 && seen < e.seen || e.czxid != 0 && (czxid != e.czxid || ctime != e.ctime) {
+		e.replaced++
+	}
+	e.czxid, e.ctime, e.seen = czxid, ctime, cmp.Or(seen, e.seen)
+}
+
+// histories returns a number that is another one when the history of the
+// ensemble was replaced. It may be so, too, when a new session begins at a
+// member that lags.
+func (e *ensemble) histories() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.replaced
 }
 
 // differs returns how an ensemble differs from the one that is known, "" if it

@@ -3,10 +3,12 @@ package servers
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
-// noteFault remembers why a server was not connected, or not for long.
+// noteFault remembers why a server was not connected, or not for long. If it
+// was silent, those that answer are called before it from now on.
 func (r *list) noteFault(at Server, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -15,6 +17,7 @@ func (r *list) noteFault(at Server, err error) {
 		n.faults = make(map[string]error)
 	}
 	n.faults[at.Address] = err
+	r.noteSilentLocked(at, n, err)
 	n.failure, n.failed = err, time.Now()
 }
 
@@ -64,7 +67,7 @@ func (r *list) unheard() (n, of int) {
 func (r *list) forgetFaults() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.known, func(name string, _ *knownName) bool { return !slices.Contains(r.names, name) })
+	r.dropUnlistedLocked()
 	for _, n := range r.known {
 		n.faults = nil
 	}
@@ -76,6 +79,7 @@ type Status struct {
 	Addresses []string // in the latest answer of the name server; the name itself if it is not looked up
 	Failure   error    // why it was not connected, or its name not looked up, last; nil: that has not happened
 	Failed    time.Time
+	Tracked   bool // the ensemble has named it, and nobody else
 }
 
 // Is reports whether the server at an address is this one. The address may have
@@ -89,9 +93,12 @@ func (s Status) Is(at Server) bool {
 func (r *list) status() (all []Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(r.names))) {
-		n := r.knownLocked(name)
-		all = append(all, Status{name, slices.Sorted(slices.Values(n.addresses)), n.failure, n.failed})
+	for _, one := range r.allLocked() {
+		n := r.knownLocked(one.name)
+		if len(one.addresses) > 0 || !one.tracked || len(n.addresses) == 0 { // otherwise it is shown by another name, or not called
+			all = append(all, Status{one.name, slices.Sorted(slices.Values(one.addresses)), n.failure, n.failed, one.tracked})
+		}
 	}
-	return all
+	slices.SortStableFunc(all, func(a, b Status) int { return strings.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(all, func(a, b Status) bool { return a.Name == b.Name })
 }

@@ -109,7 +109,7 @@ func TestServersInTurn(t *testing.T) {
 	r := &list{names: []string{"a:1", "b:2", "c:3"}}
 	for i, want := range []string{"a:1", "b:2", "c:3", "a:1", "b:2"} {
 		s, round, err := r.next(nil, time.Second)
-		if s != (Server{Name: want, Address: want}) || round != 3 || err != nil || r.attempts != i+1 {
+		if s != (Server{Name: want, Address: want}) || round != 3 || err != nil || r.turn.attempts != i+1 {
 			t.Errorf("attempt %d: %+v, %d, %v", i, s, round, err)
 		}
 	}

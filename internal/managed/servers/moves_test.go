@@ -169,7 +169,7 @@ func TestStanding(t *testing.T) {
 		t.Errorf("called %v, %v", to, err)
 	}
 	s.list.preferred = []string{"gone:1", "b:1"}
-	s.NoteConnected()
+	s.NoteConnected(a)
 	if s.Standing(a) != Stays {
 		t.Error("the client has connected, and still has to spread")
 	}

@@ -33,10 +33,18 @@ type knownName struct {
 	err       error              // why the latest lookup has failed; nil: it has not
 	cancel    context.CancelFunc // ends the lookup that is under way; nil: none is
 	began     time.Time          // when that has begun
-	calls     map[string]int     // by address: the attempt that called it last
-	faults    map[string]error   // by address: why it was not connected last, since a server was
-	failure   error              // the latest of all, lookups included; nil: there was none
-	failed    time.Time          // when that was
+	calls     calls
+	faults    map[string]error // by address: why it was not connected last, since a server was
+	failure   error            // the latest of all, lookups included; nil: there was none
+	failed    time.Time        // when that was
+}
+
+// calls is what is known of the calls of a name. It is guarded by list.mu.
+type calls struct {
+	last    map[string]int  // by address: the attempt that called it last
+	silent  map[string]bool // by address: the latest call was not answered soon
+	tried   int             // attempts in the round that began after the attempt triedIn
+	triedIn int
 }
 
 // silence is how long the name server may take before the client continues
@@ -52,11 +60,6 @@ func (n *knownName) isAwaited(limit time.Duration) bool {
 // since the latest connection, and in the time of one attempt.
 func (n *knownName) isRecent(limit time.Duration) bool {
 	return n.given || clock.Elapsed(n.answered, clock.Now()) < limit
-}
-
-// server returns the server at one of the addresses.
-func (n *knownName) server(name, address string, limit time.Duration) Server {
-	return Server{Name: name, Address: address, oneOfSeveral: len(n.addresses) > 1, remembered: !n.isRecent(limit)}
 }
 
 // looksUp reports whether the name server is asked for this name.
@@ -83,9 +86,10 @@ func (r *list) knownLocked(name string) *knownName {
 
 // lookUpLocked begins to look up the names, each within limit.
 func (r *list) lookUpLocked(limit time.Duration) {
-	for i, name := range r.names {
+	for i, one := range r.allLocked() {
+		name := one.name
 		n := r.knownLocked(name)
-		if r.closed || n.given || n.cancel != nil || i != r.at && n.isRecent(limit) {
+		if r.closed || n.given || n.cancel != nil || i != r.turn.at && n.isRecent(limit) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -192,9 +196,9 @@ func (r *list) noteAddresses(found map[string]lookup) {
 }
 
 func (r *list) noteAddressesLocked(found map[string]lookup) {
-	for _, name := range r.names {
-		if l, ok := found[name]; ok {
-			r.knownLocked(name).note(l)
+	for _, one := range r.allLocked() {
+		if l, ok := found[one.name]; ok {
+			r.knownLocked(one.name).note(l)
 		}
 	}
 	r.preferred = slices.DeleteFunc(slices.Clone(r.preferred), func(address string) bool {
@@ -230,17 +234,6 @@ func (r *list) awaitLocked(stop <-chan struct{}, limit time.Duration, enough fun
 		}
 	}
 	return nil
-}
-
-// connected requires that the answers until now are confirmed before the next
-// connection, and that this one takes its server in turn.
-func (r *list) connected() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, n := range r.known {
-		n.answered = time.Time{}
-	}
-	r.preferred = nil
 }
 
 // forget removes a remembered address, unless it was given: another ensemble

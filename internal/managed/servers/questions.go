@@ -245,13 +245,8 @@ func (s *Servers) LatestTransaction(at Server, seen int64, limit time.Duration) 
 // NoteRoot notes what the chroot was created by, zeros if there is none. A
 // session has read it, and has seen the transaction seen.
 func (s *Servers) NoteRoot(czxid, ctime, seen int64) {
-	s.ensemble.noteSeen(seen)
-	s.ensemble.noteRoot(czxid, ctime)
+	s.ensemble.noteRoot(czxid, ctime, seen)
 }
-
-// ErrNotVouched is wrapped by the end of a connection to a server that may be
-// of another ensemble.
-var ErrNotVouched = errors.New("the address is not confirmed, and the ensemble there is not known to be the same")
 
 // Vouch returns nil if the server is at an address that is given or was
 // confirmed by the name server, or if its ensemble is the one that is known. It

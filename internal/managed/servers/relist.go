@@ -1,7 +1,9 @@
 package servers
 
 import (
+	"cmp"
 	"slices"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/random"
 )
@@ -22,16 +24,9 @@ const (
 func (r *list) replace(names []string, found map[string]lookup, present Server) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	old := r.addressesLocked()
-	for name, n := range r.known {
-		if !slices.Contains(names, name) {
-			if n.cancel != nil {
-				n.cancel()
-			}
-			delete(r.known, name)
-		}
-	}
-	r.names, r.at, r.attemptsLeft = shuffled(names), 0, 0
+	old := r.givenAddressesLocked()
+	r.names, r.turn.at, r.turn.attemptsLeft, r.turn.most = shuffled(names), 0, 0, 1
+	r.dropUnlistedLocked()
 	r.noteAddressesLocked(found)
 	r.preferred = r.spreadLocked(present, old, r.preferred)
 	r.tellLocked()
@@ -41,12 +36,16 @@ func (r *list) replace(names []string, found map[string]lookup, present Server) 
 // connected to present, now that the list has replaced the addresses old. A
 // client that had to move to due, and has not moved yet, counts as one that is
 // there: a list that comes twice, or grows again soon, must not keep clients
-// from spreading over it.
+// from spreading over it. A client that is at a member which only the ensemble
+// has named stays.
 func (r *list) spreadLocked(present Server, old, due []string) []string {
 	if present.Address == "" || r.standingLocked(present) == Unknown {
 		return nil
 	}
-	at, all := present.Address, r.addressesLocked()
+	at, all := present.Address, r.givenAddressesLocked()
+	if !isIn(all)(at) && isIn(r.addressesLocked())(at) {
+		return nil
+	}
 	if len(due) > 0 {
 		at = due[0]
 	}
@@ -62,12 +61,24 @@ func (r *list) spreadLocked(present Server, old, due []string) []string {
 	return to
 }
 
-// addressesLocked returns the known addresses of all names, each once, in the
-// order of the list.
+// givenAddressesLocked returns the known addresses of all names that were
+// given, each once, in the order of the list.
+func (r *list) givenAddressesLocked() (all []string) {
+	return r.distinctLocked(func(one named) bool { return !one.tracked })
+}
+
+// addressesLocked returns those of all names, those that the ensemble has named
+// included.
 func (r *list) addressesLocked() (all []string) {
-	for _, name := range r.names {
-		for _, a := range r.knownLocked(name).addresses {
-			if !slices.ContainsFunc(all, func(b string) bool { return isSame(a, b) }) {
+	return r.distinctLocked(func(named) bool { return true })
+}
+
+func (r *list) distinctLocked(counts func(named) bool) (all []string) {
+	seen := make(map[string]bool)
+	for _, one := range r.allLocked() {
+		for _, a := range one.addresses {
+			if counts(one) && !seen[keyOf(a)] {
+				seen[keyOf(a)] = true
 				all = append(all, a)
 			}
 		}
@@ -85,24 +96,35 @@ func (r *list) standing(at Server) Standing {
 	return r.standingLocked(at)
 }
 
-// standingLocked says whether at is in the list.
+// standingLocked says whether at is in the list. A server that was removed from
+// the ensemble does not count, as long as there are others.
 func (r *list) standingLocked(at Server) Standing {
-	if slices.ContainsFunc(r.addressesLocked(), func(a string) bool { return isSame(a, at.Address) }) {
-		return Stays
-	}
-	if slices.ContainsFunc(r.names, func(name string) bool { return len(r.knownLocked(name).addresses) == 0 }) {
+	all := r.addressesLocked()
+	switch {
+	case r.isFormerLocked(at):
+		others := slices.ContainsFunc(r.allLocked(), func(one named) bool {
+			return slices.ContainsFunc(one.addresses, func(a string) bool { return !r.isFormerLocked(Server{Name: one.name, Address: a}) })
+		})
+		if others {
+			return Leaves
+		}
+	case isIn(all)(at.Address):
+	case slices.ContainsFunc(r.allLocked(), func(one named) bool { return len(r.knownLocked(one.name).addresses) == 0 }):
 		return Unknown
+	default:
+		return Leaves
 	}
-	return Leaves
+	return Stays
 }
 
 // candidates returns the servers that a client may move to from another one,
-// in the order in which they are tried.
+// in the order in which they are tried: those that have answered come first,
+// and those that were removed from the ensemble are left out.
 func (r *list) candidates(from Server) (servers []Server) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	addresses := r.preferred
-	if len(addresses) == 0 {
+	addresses, decided := r.preferred, len(r.preferred) > 0
+	if !decided {
 		addresses = r.addressesLocked()
 		random.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
 	}
@@ -110,6 +132,10 @@ func (r *list) candidates(from Server) (servers []Server) {
 		if name, ok := r.nameOfLocked(a); ok && !isSame(a, from.Address) {
 			servers = append(servers, Server{Name: name, Address: a, chosen: true})
 		}
+	}
+	if !decided {
+		servers = slices.DeleteFunc(servers, r.isFormerLocked)
+		slices.SortStableFunc(servers, func(a, b Server) int { return cmp.Compare(btoi(r.isSilentLocked(a)), btoi(r.isSilentLocked(b))) })
 	}
 	return servers
 }
@@ -119,4 +145,5 @@ func (r *list) noteCalled(to Server) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.preferred = slices.DeleteFunc(slices.Clone(r.preferred), func(a string) bool { return a == to.Address })
+	r.turn.called = time.Now()
 }

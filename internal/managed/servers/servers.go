@@ -33,8 +33,9 @@
 // # In which order to read it
 //
 // This file; an attempt to connect: attempt.go, pace.go, list.go, names.go,
-// dial.go, sasl.go, faults.go; the list changes: targets.go, moves.go,
-// relist.go, spread.go, source.go; a talk: talk.go, questions.go, ensemble.go;
+// order.go, dial.go, sasl.go, faults.go; the list changes: targets.go,
+// moves.go, relist.go, spread.go, source.go; the members that the ensemble
+// names: members.go, track.go; a talk: talk.go, questions.go, ensemble.go;
 // the end of a session: earlier.go, close.go, guardian.go. parse.go reads the
 // text of a list.
 package servers
@@ -77,7 +78,22 @@ type Config struct {
 type Source struct {
 	List    func(ctx context.Context) (names []string, err error) // the user's; nil: none
 	Present func() Server                                         // the server that the client is connected to, zero: none
-	Changed func()                                                // the list was replaced by an answer of List
+	Changed func()                                                // the list has changed, by an answer of List or by what Follow has shown
+	Tracking
+}
+
+// Tracking is how the config of the ensemble is followed. The zero Tracking is
+// that it is not.
+type Tracking struct {
+	Follow func(ctx context.Context) (<-chan Shown, error) // until ctx ends; the channel is closed after an error
+	Again  func(ctx context.Context) (Shown, error)        // reads it after all that was committed before
+}
+
+// Shown is what an ensemble shows of itself in its znode for that, or why
+// nobody can follow it. The zero Shown is that it has no such znode.
+type Shown struct {
+	Config []byte
+	Err    error
 }
 
 // Mechanism is the user's mechanism of SASL. framework.SASL and its relatives

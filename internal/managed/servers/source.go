@@ -31,10 +31,7 @@ const (
 	mostVaried = 5 // so many answers in a row that differ are logged
 )
 
-var (
-	errReplaced = errors.New("the list was replaced in another way")
-	errVaries   = errors.New("it returns another list each time")
-)
+var errVaries = errors.New("it returns another list each time")
 
 // returned is what the function has returned.
 type returned struct {
@@ -53,13 +50,16 @@ func (a *returned) add(names, list []string, connected bool) (use bool) {
 	return (again || !connected) && !slices.Equal(names, list)
 }
 
-// Start begins to renew what the mechanism of SASL keeps fresh, if it does, and
-// to call the function for the list, if there is one. Both end when the client
-// begins to close.
+// Start begins to renew what the mechanism of SASL keeps fresh, if it does, to
+// call the function for the list, if there is one, and to follow the config of
+// the ensemble, if that is wanted. All end when the client begins to close.
 func (s *Servers) Start() {
 	s.startGuardians()
 	if s.cfg.Source.List != nil {
 		s.tasks.Go(s.follow)
+	}
+	if s.cfg.Source.Follow != nil {
+		s.tasks.Go(s.track)
 	}
 	if s.cfg.SASL.Renew != nil {
 		s.tasks.Go(s.renew)

@@ -20,9 +20,6 @@ import (
 //   - If new is not larger, and present is not in it, the servers that are in
 //     both get what they lack, and those that old has not get the rest.
 func spread(present string, old, new []string, draw func(n int) int) (to []string) {
-	isIn := func(all []string) func(string) bool {
-		return func(a string) bool { return slices.ContainsFunc(all, func(b string) bool { return isSame(a, b) }) }
-	}
 	both, added := split(new, isIn(old))
 	grows := len(new) > len(old)
 	switch stays := isIn(new)(present); {
@@ -54,13 +51,23 @@ func split(all []string, fits func(string) bool) (yes, no []string) {
 	return yes, no
 }
 
+// isIn returns a function that reports whether an address is one of all.
+func isIn(all []string) func(address string) bool {
+	keys := make(map[string]bool, len(all))
+	for _, a := range all {
+		keys[keyOf(a)] = true
+	}
+	return func(a string) bool { return keys[keyOf(a)] }
+}
+
 // isSame reports whether two addresses are the same one, perhaps in different
 // forms.
-func isSame(a, b string) bool {
-	if a == b {
-		return true
+func isSame(a, b string) bool { return a == b || keyOf(a) == keyOf(b) }
+
+// keyOf returns an address in the one form that is compared: a name as it is.
+func keyOf(address string) string {
+	if a, err := netip.ParseAddrPort(address); err == nil {
+		return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).String()
 	}
-	x, errX := netip.ParseAddrPort(a)
-	y, errY := netip.ParseAddrPort(b)
-	return errX == nil && errY == nil && x.Port() == y.Port() && x.Addr().Unmap() == y.Addr().Unmap()
+	return address
 }

@@ -84,6 +84,8 @@ func (s *Servers) replace(ctx context.Context, names []string, present Server, o
 	return nil
 }
 
+var errReplaced = errors.New("the list was replaced in another way")
+
 // listText is a list in a log line.
 type listText []string
 
@@ -92,17 +94,19 @@ func (l listText) String() string { return strings.Join(l, ",") }
 // Standing says whether the client may stay at a server that it is connected
 // to.
 func (s *Servers) Standing(at Server) Standing {
-	if !s.moves.wasReplaced() {
+	standing := s.list.standing(at)
+	if !s.moves.wasReplaced() && !s.list.wasRemoved(at) {
 		return Stays
 	}
-	return s.list.standing(at)
+	return standing
 }
 
 // AsksRoot reports whether what the ensemble is known by has to be read after
 // each connect: it is not certain that every address leads to the client's
-// ensemble, since the list has names that are looked up, or was replaced.
+// ensemble, since the list has names that are looked up, was replaced, or has
+// the members that the ensemble names.
 func (s *Servers) AsksRoot() bool {
-	return s.moves.wasReplaced() || slices.ContainsFunc(s.Names(), s.list.looksUp)
+	return s.cfg.Source.Follow != nil || s.moves.wasReplaced() || slices.ContainsFunc(s.Names(), s.list.looksUp)
 }
 
 // MoveIn returns how long to wait until the next move may begin: there is at
@@ -127,7 +131,7 @@ func (s *Servers) NoteMove(to Server) {
 // LookUpAgain looks up all names, within limit, as long as ctx lasts. A name
 // that cannot be looked up keeps the addresses that it has.
 func (s *Servers) LookUpAgain(ctx context.Context, limit time.Duration) {
-	if found, err := s.list.lookUpAll(ctx, s.closing, s.Names(), limit); err == nil {
+	if found, err := s.list.lookUpAll(ctx, s.closing, s.list.every(), limit); err == nil {
 		s.list.noteAddresses(found)
 	}
 }

@@ -27,7 +27,7 @@ func (s connections) Connected(l *link.Link, timeout time.Duration, isNew bool, 
 	if !isNew {
 		s.servers.NoteResumed(true)
 	}
-	s.servers.NoteConnected()
+	s.servers.NoteConnected(l.To())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.link, s.useful, s.hungUp = l, false, hangUps{}

@@ -19,6 +19,7 @@ import (
 type Ensemble struct {
 	Servers        string
 	ServersFile    string
+	track          bool
 	SessionTimeout time.Duration
 	ConnectTimeout time.Duration
 	Auth           []string
@@ -43,6 +44,7 @@ type Ensemble struct {
 func (e *Ensemble) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&e.Servers, "servers", "127.0.0.1:2181", "addresses of the ensemble, host:port,host:port/chroot")
 	flags.StringVar(&e.ServersFile, "servers-file", "", "file with what --servers has, used instead of it, and read again about once a minute and in an outage")
+	flags.BoolVar(&e.track, "track", false, "follow the members in /zookeeper/config")
 	flags.BoolVar(&e.createChroot, "create-chroot", false, "create the chroot in --servers if it is missing, when a command creates something below it")
 	flags.BoolVar(&e.noContainers, "no-containers", false, "make directories that stay, for servers without container znodes")
 	flags.DurationVar(&e.SessionTimeout, "session-timeout", framework.DefaultSessionTimeout, "session timeout to request")
@@ -116,6 +118,9 @@ func (e *Ensemble) Options() ([]framework.Option, error) {
 		return nil, Usage("%w", err)
 	}
 	opts = append(opts, fromFile...)
+	if e.track {
+		opts = append(opts, framework.WithEnsembleTracking())
+	}
 	credentials, err := e.credentials()
 	if err != nil {
 		return nil, Usage("%w", err)
