@@ -120,19 +120,19 @@ func TestEachLateWorkIsLogged(t *testing.T) {
 // strange is an option that another package has made, which it can by embedding
 // alone.
 type strange struct {
-	forLine
-	forMutex
-	forRWLock
-	forSemaphore
-	forElection
+	ForLine
+	ForMutex
+	ForRWLock
+	ForSemaphore
+	ForElection
 }
 
 type (
-	forLine      = recipes.LineOption
-	forMutex     = locks.Option
-	forRWLock    = rwlock.Option
-	forSemaphore = semaphore.Option
-	forElection  = leader.Option
+	ForLine      = recipes.LineOption
+	ForMutex     = locks.Option
+	ForRWLock    = rwlock.Option
+	ForSemaphore = semaphore.Option
+	ForElection  = leader.Option
 )
 
 // An option that a constructor does not know is refused, not ignored.

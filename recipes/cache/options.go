@@ -39,8 +39,8 @@ func newConfig(opts []Option) (config, error) {
 	var shared option.Shared // of which a cache has the label
 	var errs []error
 	for _, opt := range opts {
-		if follow, ok := opt.(FollowOption); ok {
-			opt = follow.setting
+		if f, ok := opt.(FollowOption); ok {
+			opt = setting(f.follow)
 		}
 		of, isOf := opt.(option.SnapshotOf)
 		set, ok := opt.(setting)
@@ -105,13 +105,9 @@ func WithMaxBytes(n int64) Option { return setting(func(c *config) { c.maxBytes 
 
 // A FollowOption is accepted by New, presence.NewGroup and discovery.New: it is
 // one of WithRecheck, WithSnapshot and WithMaxSnapshotAge.
-type FollowOption struct {
-	setting
-	forGroups
-}
+type FollowOption struct{ follow }
 
-// forGroups makes it an option of presence.NewGroup and discovery.New.
-type forGroups = option.PresenceMark
+type follow = option.Follow[config]
 
 // WithRecheck sets how long the recheck takes to read all znodes of this cache
 // again, one after the other, spread over that time. The recheck finds changes
@@ -127,7 +123,7 @@ type forGroups = option.PresenceMark
 // session timeout, and larger trees get the rest. But every tree is read within
 // an hour, whatever that costs. A cache with WithRecheck has no part in this.
 func WithRecheck(every time.Duration) FollowOption {
-	return FollowOption{setting: func(c *config) { c.recheck, c.shares = every, false }}
+	return FollowOption{func(c *config) { c.recheck, c.shares = every, false }}
 }
 
 // WithOneShotWatches makes the cache use two watches of a single event for each
@@ -158,12 +154,12 @@ func WithOneShotWatches() Option { return setting(func(c *config) { c.oneShot = 
 // costs a request for the root, and for each znode above it, each time the
 // whole tree is read, to identify them. Default: no snapshot.
 func WithSnapshot(file string) FollowOption {
-	return FollowOption{setting: func(c *config) { c.file = &file }}
+	return FollowOption{func(c *config) { c.file = &file }}
 }
 
 // WithMaxSnapshotAge makes Start ignore a file of WithSnapshot that has not
 // been known to be true for longer than d. A view that is already shown stays.
 // At least 1s. Default 0: any age.
 func WithMaxSnapshotAge(d time.Duration) FollowOption {
-	return FollowOption{setting: func(c *config) { c.age = d }}
+	return FollowOption{func(c *config) { c.age = d }}
 }

@@ -42,10 +42,7 @@ type Discovery[T any] struct {
 }
 
 // setting is an option of New alone.
-type setting struct {
-	option.PresenceMark
-	set func(*settings)
-}
+type setting struct{ option.Presence[settings] }
 
 type settings struct {
 	shared     bool
@@ -57,7 +54,7 @@ type settings struct {
 // and each change of any service is received and read. It suits a gateway that
 // uses most of the services. Default: each Service follows its own service
 // alone. For New.
-func WithSharedCache() presence.Option { return setting{set: func(s *settings) { s.shared = true }} }
+func WithSharedCache() presence.Option { return setting{func(s *settings) { s.shared = true }} }
 
 var errZero = errors.New("not made by New")
 
@@ -71,7 +68,7 @@ func New[T any](client *framework.Client, path string, codec Codec[T], opts ...p
 	d := &Discovery[T]{client: client, path: path, codec: codec, caches: make(map[string]*cache.Cache)}
 	for _, opt := range opts {
 		if opt, ok := opt.(setting); ok {
-			opt.set(&d.settings)
+			opt.Presence(&d.settings)
 			continue
 		}
 		if both, ok := opt.(cache.Option); ok {

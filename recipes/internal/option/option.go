@@ -28,6 +28,7 @@ type (
 	Presence[C any]  func(*C)
 	Counter[C any]   func(*C)
 	Cache[C any]     func(*C)
+	Follow[C any]    func(*C) // of a cache that a group or a service has
 )
 
 func (Mutex[C]) forMutex()         {}
@@ -37,15 +38,13 @@ func (Election[C]) forElection()   {}
 func (Presence[C]) forPresence()   {}
 func (Counter[C]) forCounter()     {}
 func (Cache[C]) forCache()         {}
+func (Follow[C]) forCache()        {}
+func (Follow[C]) forPresence()     {}
 
-// A mark makes what embeds it an option of one more constructor.
-type (
-	LineMark     struct{}
-	PresenceMark struct{}
-)
+// LineMark makes what embeds it an option of NewLine.
+type LineMark struct{}
 
-func (LineMark) forLine()         {}
-func (PresenceMark) forPresence() {}
+func (LineMark) forLine() {}
 
 // SnapshotOf is an option of cache.New that names what the snapshot is of: so
 // several caches can have one option for their files.
