@@ -291,27 +291,11 @@ type ReadResult struct {
 // answer the server is asked again, with pauses of up to a minute, and each
 // read is a request until it has answered.
 func (c *Client) ReadAll(ctx context.Context, reads ...Read) ([]ReadResult, error) {
-	return readAll(ctx, c.in(), reads)
+	return managed.ReadAll(ctx, c.in(), reads, resultOf)
 }
 
-// readAll reads in a client or a session.
-func readAll(ctx context.Context, in interface {
-	ReadAll(ctx context.Context, reads ...request.Read) ([]request.Result, error)
-}, reads []Read,
-) ([]ReadResult, error) {
-	asked := make([]request.Read, len(reads))
-	for i, r := range reads {
-		asked[i] = request.Read(r)
-	}
-	found, err := in.ReadAll(ctx, asked...)
-	if err != nil {
-		return nil, err
-	}
-	results := make([]ReadResult, len(found))
-	for i, r := range found {
-		results[i] = ReadResult{Data: r.Data, Stat: r.Stat, Children: r.Children, Err: r.Err}
-	}
-	return results, nil
+func resultOf(r request.Result) ReadResult {
+	return ReadResult{Data: r.Data, Stat: r.Stat, Children: r.Children, Err: r.Err}
 }
 
 // Data is what Client.WatchData delivers.

@@ -13,9 +13,7 @@ import (
 // several times: every observer gets every event. Default: none, which costs
 // nothing. Packages recipes, presence, cache, counter and barrier have a
 // WithObserver for their events.
-func WithObserver(o Observer) Option {
-	return func(c *config) { managed.Observe(c, o.in()) }
-}
+func WithObserver(o Observer) Option { return func(c *config) { managed.Observe(c, o.in()) } }
 
 // Together returns an option that does what all opts do. The observers among
 // them, of whatever packages, share one goroutine: see Observer.
@@ -83,7 +81,7 @@ type Observer struct {
 
 // in returns what the client calls, in its own words.
 func (o *Observer) in() managed.Observer {
-	in := managed.Observer{Opened: o.Opened}
+	in := managed.Observer{Opened: o.Opened, GuardianLost: o.GuardianLost}
 	if fn := o.RequestStart; fn != nil {
 		in.RequestStart = func(ctx context.Context, r ops.Request) context.Context { return fn(ctx, Request(r)) }
 	}
@@ -95,28 +93,24 @@ func (o *Observer) in() managed.Observer {
 	if fn := o.Retried; fn != nil {
 		in.Retried = func(ctx context.Context, r ops.Retry) { fn(ctx, Retry(r)) }
 	}
-	if fn := o.Batched; fn != nil {
-		in.Batched = func(operations int) { fn(Batch{Operations: operations}) }
-	}
-	if fn := o.EphemeralsChanged; fn != nil {
-		in.EphemeralsChanged = func(change ops.EphemeralsChange) { fn(EphemeralsChange(change)) }
-	}
-	if fn := o.StateChanged; fn != nil {
-		in.StateChanged = func(change managed.StateChange) { fn(changeOf(change)) }
-	}
-	if fn := o.Abandoned; fn != nil {
-		in.Abandoned = func(a managed.Abandonment) {
-			fn(Abandonment{Session: a.Session, Reason: AbandonReason(a.Reason), Err: a.Err})
-		}
-	}
-	if fn := o.Moved; fn != nil {
-		in.Moved = func(m managed.Move) { fn(Move(m)) }
-	}
-	in.GuardianLost = o.GuardianLost
-	if fn := o.Dropped; fn != nil {
-		in.Dropped = func(events int) { fn(Drop{Events: events}) }
-	}
+	in.Batched = told(o.Batched, func(operations int) Batch { return Batch{operations} })
+	in.EphemeralsChanged = told(o.EphemeralsChanged, func(e ops.EphemeralsChange) EphemeralsChange { return EphemeralsChange(e) })
+	in.StateChanged = told(o.StateChanged, changeOf)
+	in.Abandoned = told(o.Abandoned, func(a managed.Abandonment) Abandonment {
+		return Abandonment{Session: a.Session, Reason: AbandonReason(a.Reason), Err: a.Err}
+	})
+	in.Moved = told(o.Moved, func(m managed.Move) Move { return Move(m) })
+	in.Dropped = told(o.Dropped, func(events int) Drop { return Drop{events} })
 	return in
+}
+
+// told returns a function that tells fn of an event in the words of this
+// package, nil without fn.
+func told[In, Out any](fn func(Out), as func(In) Out) func(In) {
+	if fn == nil {
+		return nil
+	}
+	return func(event In) { fn(as(event)) }
 }
 
 // Request is a request to the ensemble.
@@ -145,9 +139,7 @@ type Retry struct {
 
 // Batch is a request in which several writes were sent together: see
 // Observer.Batched.
-type Batch struct {
-	Operations int
-}
+type Batch struct{ Operations int }
 
 // Abandonment is the end of a connection that the client has given up.
 type Abandonment struct {
@@ -180,9 +172,7 @@ type Move struct {
 }
 
 // Drop reports how many events were dropped since the last Drop.
-type Drop struct {
-	Events int
-}
+type Drop struct{ Events int }
 
 // EphemeralsChange says how much of its limit a session uses for the paths of
 // its ephemeral znodes.

@@ -67,32 +67,22 @@ const DefaultSessionTimeout = 10 * time.Second
 // result. If members grant different ones, the shortest counts from then on,
 // and later connects ask for it. A server that shortens it to less than 100ms,
 // or extends it to more than an hour, is not used. At least 1ms. Default 10s.
-func WithSessionTimeout(d time.Duration) Option {
-	return func(c *config) { c.SessionTimeout = d }
-}
+func WithSessionTimeout(d time.Duration) Option { return func(c *config) { c.SessionTimeout = d } }
 
 // WithRetry sets the policy by which an operation, or a step of a recipe, is
 // retried after a loss of the connection, or while no server answers. Each
 // operation has one budget, however many requests it makes. A policy that
 // panics counts as used up. Default retry.Exponential(50ms, 2s, 20).
-func WithRetry(p retry.Policy) Option {
-	return func(c *config) { c.Retry, c.RetryIsUsers = p, true }
-}
+func WithRetry(p retry.Policy) Option { return func(c *config) { c.Retry, c.RetryIsUsers = p, true } }
 
 // WithLogger sets the logger. It may block: the client passes lines to it on
 // another goroutine. Of this and WithSlog, the last one counts. Default: none.
 func WithLogger(log *zap.Logger) Option { return func(c *config) { c.Log = log } }
 
-// WithSlog sets a logger of log/slog. Its handler may block: the client passes
-// lines to it on another goroutine. Lines have no source file and line. If
-// WithLogger is also passed, the last option is used. Default: none.
+// WithSlog is WithLogger for a logger of log/slog. Lines have no source file
+// and line.
 func WithSlog(log *slog.Logger) Option {
-	return func(c *config) {
-		c.Log = nil // New refuses a logger that is nil
-		if log != nil {
-			c.Log = supplied.Slog(log)
-		}
-	}
+	return func(c *config) { c.Log = supplied.Slog(log) }
 }
 
 // WithACL sets the ACL of all znodes that are created without one, parents

@@ -69,13 +69,7 @@ type SASLRenewer interface {
 // accounts; a mechanism whose credentials have changed is tried immediately.
 // The next connection that is accepted ends all that.
 func WithSASL(m SASL) Option {
-	return func(c *config) {
-		in := managed.SASL{Mechanism: mechanism(m)}
-		if m, ok := m.(interface{ Check() error }); ok {
-			in.Check = m.Check
-		}
-		c.SASL = append(c.SASL, in)
-	}
+	return func(c *config) { c.SASL = append(c.SASL, managed.SASL{Mechanism: mechanism(m), Of: m}) }
 }
 
 // mechanism returns m in the words of package servers, the zero Mechanism

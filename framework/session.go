@@ -92,9 +92,7 @@ func (s *Session) Keep() (release func()) { return s.in().Keep() }
 //
 // If lost would have to be called at once, Hold fails with the reason instead.
 // After an idle time that is ErrUnproven: call Prove first.
-func (s *Session) Hold(lost func(error)) (release func(), err error) {
-	return s.in().Hold(lost)
-}
+func (s *Session) Hold(lost func(error)) (release func(), err error) { return s.in().Hold(lost) }
 
 // Create is Client.Create in this session.
 func (s *Session) Create(ctx context.Context, path string, data []byte, flags int32, acl ...zk.ACL) (string, error) {
@@ -165,7 +163,7 @@ func (s *Session) Done() <-chan struct{} { return s.in().Done() }
 
 // ReadAll is Client.ReadAll in this session.
 func (s *Session) ReadAll(ctx context.Context, reads ...Read) ([]ReadResult, error) {
-	return readAll(ctx, s.in(), reads)
+	return managed.ReadAll(ctx, s.in(), reads, resultOf)
 }
 
 // Created is the result of CreateProtected.
@@ -280,11 +278,8 @@ func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []
 // operation that caused err, counted from 0 over Before, the creates and After.
 // For other errors it is negative.
 //
-// A lost answer is handled as by CreateProtected: the znodes are looked for by
-// their ids in the same session, and if they are not there the batch is
-// repeated with other ids, within one budget of the retry policy. After an
-// error no znode of it exists, or they are deleted in the background as soon as
-// they appear, as long as the session lives. Each try costs one request.
+// A lost answer and an error are handled as by CreateProtected, for all znodes
+// of the batch together. Each try costs one request.
 func (s *Session) CreateAllProtected(ctx context.Context, b ProtectedBatch) (paths []string, failed int, err error) {
 	return s.in().CreateAllProtected(ctx, managed.ProtectedBatch(b))
 }

@@ -117,47 +117,23 @@ func TestEachLateWorkIsLogged(t *testing.T) {
 	})
 }
 
-// Each option is taken by the constructors where it makes sense, and by no
-// other: what is not assignable does not compile.
-func TestOptionsAreTakenWhereTheyMakeSense(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		option any
-		taken  [5]bool // by a Line, a Mutex, an RWLock, a Semaphore, an Election
-	}{
-		{"WithData", recipes.WithData(nil), [5]bool{true, true, true, true, true}},
-		{"WithACL", recipes.WithACL(), [5]bool{true, true, true, true, true}},
-		{"WithMaxHold", recipes.WithMaxHold(0), [5]bool{true, true, true, true, false}},
-		{"WithHandoffs", recipes.WithHandoffs(0), [5]bool{true, true, true, false, false}},
-		{"WithLinger", recipes.WithLinger(0), [5]bool{true, true, true, false, false}},
-		{"WithoutReentry", recipes.WithoutReentry(), [5]bool{true, true, true, false, false}},
-		{"locks.WithLayout", locks.WithLayout(0), [5]bool{false, true, false, false, false}},
-		{"rwlock.WithLayout", rwlock.WithLayout(0), [5]bool{false, false, true, false, false}},
-		{"rwlock.WithHost", rwlock.WithHost(""), [5]bool{false, false, true, false, false}},
-		{"semaphore.WithRecordedLimit", semaphore.WithRecordedLimit(), [5]bool{false, false, false, true, false}},
-		{"leader.WithLayout", leader.WithLayout(0), [5]bool{false, false, false, false, true}},
-		{"leader.WithMaxTerm", leader.WithMaxTerm(0), [5]bool{false, false, false, false, true}},
-	} {
-		var got [5]bool
-		_, got[0] = test.option.(recipes.LineOption)
-		_, got[1] = test.option.(locks.Option)
-		_, got[2] = test.option.(rwlock.Option)
-		_, got[3] = test.option.(semaphore.Option)
-		_, got[4] = test.option.(leader.Option)
-		if got != test.taken {
-			t.Errorf("%s: taken by %v, want %v", test.name, got, test.taken)
-		}
-	}
+// strange is an option that another package has made, which it can by embedding
+// alone.
+type strange struct {
+	ForLine
+	ForMutex
+	ForRWLock
+	ForSemaphore
+	ForElection
 }
 
-// strange is an option that another package has declared.
-type strange struct{}
-
-func (strange) ForLine()      {}
-func (strange) ForMutex()     {}
-func (strange) ForRWLock()    {}
-func (strange) ForSemaphore() {}
-func (strange) ForElection()  {}
+type (
+	ForLine      = recipes.LineOption
+	ForMutex     = locks.Option
+	ForRWLock    = rwlock.Option
+	ForSemaphore = semaphore.Option
+	ForElection  = leader.Option
+)
 
 // An option that a constructor does not know is refused, not ignored.
 func TestStrangeOptionsAreRefused(t *testing.T) {
@@ -183,7 +159,8 @@ func TestStrangeOptionsAreRefused(t *testing.T) {
 // The zero options change nothing.
 func TestZeroOptions(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		l := lineOf(t, w.Connect("a"), "a", recipes.LockOption{}, recipes.LeaseOption{}, recipes.ZnodeOption{})
+		l := lineOf(t, w.Connect("a"), "a", recipes.LockOption{}, recipes.LeaseOption{}, recipes.ZnodeOption{},
+			recipes.DataOption{}, recipes.AnyOption{}, recipes.LabelOption{})
 		bubble.Release(t, bubble.Acquire(t, t.Context(), l))
 		w.Empty(path)
 	})

@@ -28,8 +28,8 @@ func TestTheHolderCanBeSeen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for want, data := range map[string][]recipes.ZnodeOption{
 				process: nil,
-				"me":    {recipes.WithData([]byte("me"))},
-				"":      {recipes.WithData(nil)},
+				"me":    {recipes.WithData([]byte("me")).ZnodeOption},
+				"":      {recipes.WithData(nil).ZnodeOption},
 			} {
 				bubble.Run(t, func(t *testing.T, w *bubble.World) {
 					a, err := make(w.Connect("a"), data...)

@@ -101,12 +101,12 @@ func NewLine(c *framework.Client, path, kind, name string, conflicts func(mine, 
 	if err != nil {
 		return nil, fmt.Errorf("%s: path %s: %w", s.inside.Package, path, err)
 	}
-	l, err := line.New((*managed.Client)(c), path, s.rule(kind, name, conflicts), s.Config)
+	l, err := line.New((*managed.Client)(c), path, s.rule(kind, name, conflicts), s.config())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.inside.Package, err)
 	}
 	made := &Line{
-		line: l, pkg: s.inside.Package, noReentry: s.noReentry, before: s.inside.Before,
+		line: l, pkg: s.inside.Package, noReentry: s.NoReentry, before: s.inside.Before,
 		waiting: s.inside.Waiting, ignoreContext: s.inside.IgnoreContext, downgradeFrom: s.inside.DowngradeFrom,
 	}
 	made.about, made.observers = made.described(&s, kind), observersOf(l.Client())

@@ -39,7 +39,7 @@ func (l *Line) described(s *settings, kind string) Acquire {
 		a.Permits = in.Permits.N
 	}
 	a.Label = a.Path
-	for _, label := range []string{in.Label, s.label} {
+	for _, label := range []string{in.Label, s.Label} {
 		if label != "" {
 			a.Label = label
 		}

@@ -10,82 +10,40 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/identity"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/option"
 )
 
 // A LineOption is an option of NewLine. A bad value is an error of the
 // constructor.
-type LineOption interface{ ForLine() }
+type LineOption = option.ForLine
 
 // The options that several recipes have. Each means the same in all of them,
-// and is only taken by the constructors where it makes sense: its methods say
-// which.
+// and is only taken by the constructors where it makes sense. A type with more
+// of them embeds the one before it. The zero values change nothing.
 
 // A LockOption is accepted by NewLine, locks.NewMutex, locks.NewKeyed and
 // rwlock.New.
-type LockOption struct{ set func(*settings) }
-
-// ForLine makes it an option of NewLine.
-func (LockOption) ForLine() {}
-
-// ForMutex makes it an option of locks.NewMutex and locks.NewKeyed.
-func (LockOption) ForMutex() {}
-
-// ForRWLock makes it an option of rwlock.New.
-func (LockOption) ForRWLock() {}
+type LockOption = option.LockOption
 
 // A LeaseOption is accepted by what accepts a LockOption, and by semaphore.New.
-type LeaseOption struct{ LockOption }
-
-// ForSemaphore makes it an option of semaphore.New.
-func (LeaseOption) ForSemaphore() {}
+// It embeds a LockOption.
+type LeaseOption = option.LeaseOption
 
 // A ZnodeOption is accepted by every recipe with a line: by what accepts a
-// LeaseOption, and by leader.New. Of them WithData is also accepted by
-// barrier.New and barrier.NewDouble, where the others are an error.
-type ZnodeOption struct {
-	LeaseOption
-	data *[]byte // nil: it is not WithData
-}
+// LeaseOption, and by leader.New. It embeds a LeaseOption.
+type ZnodeOption = option.ZnodeOption
 
-// ForElection makes it an option of leader.New.
-func (ZnodeOption) ForElection() {}
+// A DataOption is accepted by what accepts a ZnodeOption, and by barrier.New
+// and barrier.NewDouble. It embeds a ZnodeOption.
+type DataOption = option.DataOption
 
-// ForBarrier makes it an option of barrier.New and barrier.NewDouble.
-func (ZnodeOption) ForBarrier() {}
+// An AnyOption is accepted by what accepts a DataOption, and by presence.New
+// and counter.New. It embeds a ZnodeOption.
+type AnyOption = option.AnyOption
 
-// SetData is for recipes without a line. It reports whether it is WithData.
-func (o ZnodeOption) SetData(of *[]byte) bool {
-	if o.data != nil {
-		*of = *o.data
-	}
-	return o.data != nil
-}
-
-// An AnyOption is accepted by what accepts a ZnodeOption, and by presence.New,
-// counter.New, barrier.New and barrier.NewDouble.
-type AnyOption struct {
-	ZnodeOption
-	znode func(acl *[]zk.ACL, label *string)
-}
-
-// ForPresence makes it an option of presence.New.
-func (AnyOption) ForPresence() {}
-
-// ForCounter makes it an option of counter.New.
-func (AnyOption) ForCounter() {}
-
-// SetZnode is for recipes without a line.
-func (o AnyOption) SetZnode(acl *[]zk.ACL, label *string) {
-	if o.znode != nil {
-		o.znode(acl, label)
-	}
-}
-
-// A LabelOption is accepted by what accepts an AnyOption, and by cache.New.
-type LabelOption struct{ AnyOption }
-
-// ForCache makes it an option of cache.New.
-func (LabelOption) ForCache() {}
+// A LabelOption is accepted by what accepts an AnyOption, and by cache.New. It
+// embeds an AnyOption.
+type LabelOption = option.LabelOption
 
 // WithData sets the data of the contender's znode, by which others see who it
 // is: "zkr inspect" and Participants show it. Default: the host's name and the
@@ -93,9 +51,9 @@ func (LabelOption) ForCache() {}
 // every recipe but presence, whose constructor takes the data: NewLine,
 // locks.NewMutex, locks.NewKeyed, rwlock.New, semaphore.New, leader.New,
 // barrier.New and barrier.NewDouble.
-func WithData(data []byte) ZnodeOption {
+func WithData(data []byte) DataOption {
 	data = bytes.Clone(data)
-	return ZnodeOption{lineOption(func(s *settings) { s.Data = data }), &data}
+	return option.Data(func(s *option.Shared) { s.Data = data })
 }
 
 // WithACL sets the ACL of the recipe's own znode; directories have the
@@ -104,10 +62,7 @@ func WithData(data []byte) ZnodeOption {
 // counter.New, barrier.New and barrier.NewDouble.
 func WithACL(acl ...zk.ACL) AnyOption {
 	acl = append([]zk.ACL{}, acl...)
-	return AnyOption{
-		ZnodeOption{LeaseOption: lineOption(func(s *settings) { s.ACL = acl })},
-		func(of *[]zk.ACL, _ *string) { *of = acl },
-	}
+	return option.Any(func(s *option.Shared) { s.ACL = acl })
 }
 
 // WithMaxHold sets the longest time for which a lease is held. After that time
@@ -123,7 +78,7 @@ func WithACL(acl ...zk.ACL) AnyOption {
 // callers that were waiting together share a znode, and it does not linger.
 // For NewLine, locks.NewMutex, locks.NewKeyed, rwlock.New and semaphore.New.
 func WithMaxHold(d time.Duration) LeaseOption {
-	return lineOption(func(s *settings) { s.MaxHold = d })
+	return option.Lease(func(s *option.Shared) { s.MaxHold = d })
 }
 
 // WithHandoffs sets how often the znode of a released lease is handed off to
@@ -132,7 +87,9 @@ func WithMaxHold(d time.Duration) LeaseOption {
 // else stands in line it goes from one caller to the next without limit. 0
 // turns handoffs off: each grant joins the end of the line. Default 16.
 // For NewLine, locks.NewMutex, locks.NewKeyed and rwlock.New.
-func WithHandoffs(n int) LockOption { return LockOption{func(s *settings) { s.Handoffs = n }} }
+func WithHandoffs(n int) LockOption {
+	return option.Lock(func(s *option.Shared) { s.Handoffs = n })
+}
 
 // WithLinger keeps the znode for d after its last release, while nobody else
 // stands in line: an Acquire of this process within d makes no request. The
@@ -144,14 +101,18 @@ func WithHandoffs(n int) LockOption { return LockOption{func(s *settings) { s.Ha
 // list every quarter of the session timeout. At least 1ms. Default 0: the znode
 // is removed immediately.
 // For NewLine, locks.NewMutex, locks.NewKeyed and rwlock.New.
-func WithLinger(d time.Duration) LockOption { return LockOption{func(s *settings) { s.Linger = d }} }
+func WithLinger(d time.Duration) LockOption {
+	return option.Lock(func(s *option.Shared) { s.Linger = d })
+}
 
 // WithoutReentry makes an Acquire fail at once with ErrDeadlock if its context
 // carries a held lease on the same lock, or its owner has one. A downgrade of a
 // read/write lock is no re-entry. Default: such an Acquire returns another
 // lease at once.
 // For NewLine, locks.NewMutex, locks.NewKeyed and rwlock.New.
-func WithoutReentry() LockOption { return LockOption{func(s *settings) { s.noReentry = true }} }
+func WithoutReentry() LockOption {
+	return option.Lock(func(s *option.Shared) { s.NoReentry = true })
+}
 
 // WithAsyncRelease makes Release return without waiting for the ensemble's
 // answer. Release then checks by the clock that the lease was held until now,
@@ -180,7 +141,7 @@ func WithoutReentry() LockOption { return LockOption{func(s *settings) { s.noRee
 // For every recipe: NewLine, locks.NewMutex, locks.NewKeyed, rwlock.New,
 // semaphore.New and leader.New.
 func WithAsyncRelease() ZnodeOption {
-	return ZnodeOption{LeaseOption: lineOption(func(s *settings) { s.AsyncRelease = true })}
+	return option.Znode(func(s *option.Shared) { s.AsyncRelease = true })
 }
 
 // WithLabel sets what observers count together: see Acquire. Default:
@@ -190,46 +151,37 @@ func WithAsyncRelease() ZnodeOption {
 // presences, caches, counters and barriers have it. For every recipe: NewLine,
 // locks.NewMutex, locks.NewKeyed, rwlock.New, semaphore.New, leader.New,
 // presence.New, presence.NewGroup, discovery.New, cache.New, counter.New,
-// barrier.New and barrier.NewDouble.
-func WithLabel(label string) LabelOption {
-	return LabelOption{AnyOption{
-		ZnodeOption{LeaseOption: lineOption(func(s *settings) { s.label = label })},
-		func(_ *[]zk.ACL, of *string) { *of = label },
-	}}
-}
-
-func lineOption(set func(*settings)) LeaseOption { return LeaseOption{LockOption{set}} }
+// barrier.New and barrier.NewDouble. To import this package, for an option too,
+// links the engine of the locks: caches, presences, barriers and services do
+// without it otherwise.
+func WithLabel(label string) LabelOption { return option.Label(label) }
 
 // settings is what the options of a line set.
 type settings struct {
-	line.Config
-	noReentry bool
-	label     string // of the observers; empty: none was given
-	inside    bridge.Inside
-}
-
-func (o LockOption) apply(s *settings) {
-	if o.set != nil {
-		o.set(s)
-	}
+	option.Shared
+	inside bridge.Inside
 }
 
 // newSettings applies opts to the defaults.
 func newSettings(opts []LineOption) (settings, error) {
-	s := settings{Config: line.Config{Data: []byte(identity.Process()), Handoffs: line.DefaultHandoffs}, inside: bridge.Inside{Package: "recipes"}}
+	s := settings{option.Shared{Data: []byte(identity.Process()), Handoffs: line.DefaultHandoffs}, bridge.Inside{Package: "recipes"}}
 	for _, opt := range opts {
-		switch opt := opt.(type) {
-		case interface{ apply(*settings) }:
-			opt.apply(&s)
-		case bridge.Inside:
-			s.inside = opt
-		default:
+		if inside, ok := opt.(bridge.Inside); ok {
+			s.inside = inside
+		} else if !s.Set(opt) {
 			return s, fmt.Errorf("option %T: not an option of this package", opt)
 		}
 	}
-	s.StopLinger = s.inside.StopLinger
 	if s.inside.OwnQueue {
 		s.Handoffs = 0
 	}
 	return s, nil
+}
+
+// config is what the engine takes of them.
+func (s *settings) config() line.Config {
+	return line.Config{
+		Data: s.Data, ACL: s.ACL, MaxHold: s.MaxHold, Handoffs: s.Handoffs, Linger: s.Linger,
+		AsyncRelease: s.AsyncRelease, StopLinger: s.inside.StopLinger,
+	}
 }

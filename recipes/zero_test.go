@@ -25,6 +25,7 @@ func TestNothingPanicsOnAZeroValue(t *testing.T) {
 	for name, value := range map[string]any{
 		"Line": &recipes.Line{}, "nil Line": (*recipes.Line)(nil), "Lease": &recipes.Lease{}, "Owner": &recipes.Owner{}, "Token": &recipes.Token{},
 		"LockOption": recipes.LockOption{}, "LeaseOption": recipes.LeaseOption{}, "ZnodeOption": recipes.ZnodeOption{},
+		"DataOption": recipes.DataOption{}, "AnyOption": recipes.AnyOption{}, "LabelOption": recipes.LabelOption{},
 		"Mutex": &locks.Mutex{}, "Keyed": &locks.Keyed{}, "Mutex of a zero Keyed": (&locks.Keyed{}).Key("a"),
 		"RWLock": &rwlock.RWLock{}, "Reader": (&rwlock.RWLock{}).Reader(), "Writer": (&rwlock.RWLock{}).Writer(),
 		"Semaphore": &semaphore.Semaphore{}, "Permits": (&semaphore.Semaphore{}).Permits(1), "no Permits": (&semaphore.Semaphore{}).Permits(-1),

@@ -99,7 +99,7 @@ func (s *scene) waiting(at string) int {
 	return len(l.Waiting)
 }
 
-func who(format string, args ...any) recipes.ZnodeOption {
+func who(format string, args ...any) recipes.DataOption {
 	return recipes.WithData([]byte(fmt.Sprintf(format, args...)))
 }
 
@@ -201,7 +201,7 @@ func TestPictures(t *testing.T) {
 	log := watch.Tee(zap.NewNop())
 	here := s.dial(watch.Option(), framework.WithLogger(log))
 	clients := []*framework.Client{here, s.dial(), s.dial(), s.dial(), s.dial(), s.dial(), s.dial(), s.dial()}
-	name := func(i int) recipes.ZnodeOption { return who("web-%d pid %d: report", i+1, 4711+37*i) }
+	name := func(i int) recipes.DataOption { return who("web-%d pid %d: report", i+1, 4711+37*i) }
 	s.hold(locks.NewMutex(clients[1], "/shop/locks/invoices", name(1)))
 	for i := range 3 {
 		s.wait(locks.NewMutex(clients[(i+2)%4], "/shop/locks/invoices", name((i+2)%4)))

@@ -1,7 +1,11 @@
-// Package closed answers one question, without waiting: is this channel closed?
+// Package closed answers one question, now or within a time: is this channel
+// closed?
 package closed
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Is reports whether a channel is closed that nothing is sent on. A nil channel
 // never is.
@@ -11,6 +15,17 @@ func Is(channel <-chan struct{}) bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// Within waits until a channel is closed that nothing is sent on, for d at
+// most, and reports whether it is closed.
+func Within(d time.Duration, channel <-chan struct{}) bool {
+	select {
+	case <-channel:
+		return true
+	case <-time.After(d):
+		return Is(channel)
 	}
 }
 

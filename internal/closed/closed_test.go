@@ -3,6 +3,7 @@ package closed_test
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/closed"
 )
@@ -41,6 +42,25 @@ func TestContext(t *testing.T) {
 		cancel()
 		if synctest.Wait(); other.Err() == nil {
 			t.Error("it does not end with cancel")
+		}
+	})
+}
+
+// The wait ends with the channel, or after the time.
+func TestWithin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		channel, began := make(chan struct{}), time.Now()
+		if closed.Within(time.Second, channel) || time.Since(began) != time.Second {
+			t.Errorf("an open channel is closed, or was waited for during %s", time.Since(began))
+		}
+		time.AfterFunc(time.Second, func() { close(channel) })
+		for range 2 {
+			if !closed.Within(time.Minute, channel) || time.Since(began) != 2*time.Second {
+				t.Errorf("a closed channel is open, or was waited for during %s", time.Since(began))
+			}
+		}
+		if !closed.Within(0, channel) {
+			t.Error("a closed channel is open after no time")
 		}
 	})
 }

@@ -120,6 +120,30 @@ func (c *Client) ReadAll(ctx context.Context, reads ...request.Read) ([]request.
 	return c.scope().ReadAll(ctx, reads)
 }
 
+// ReadAll is framework.Client.ReadAll in a client or a session. form makes a
+// value of what one read has found.
+func ReadAll[R ~struct {
+	Path     string
+	Children bool
+}, T any](ctx context.Context, in interface {
+	ReadAll(ctx context.Context, reads ...request.Read) ([]request.Result, error)
+}, reads []R, form func(request.Result) T,
+) ([]T, error) {
+	asked := make([]request.Read, len(reads))
+	for i, r := range reads {
+		asked[i] = request.Read(r)
+	}
+	found, err := in.ReadAll(ctx, asked...)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]T, len(found))
+	for i, r := range found {
+		results[i] = form(r)
+	}
+	return results, nil
+}
+
 // Put is framework.Client.Put.
 func (c *Client) Put(ctx context.Context, path string, data []byte, acl ...zk.ACL) (version int32, err error) {
 	return c.scope().Put(ctx, path, data, acl)

@@ -69,7 +69,7 @@ type Config struct {
 // the user has given none.
 type SASL struct {
 	servers.Mechanism
-	Check func() error // nil: it can
+	Of any // the user's: may have a method Check() error
 }
 
 // Proof says what the heartbeat proves, as framework.Proof does.
@@ -255,8 +255,8 @@ func (cfg *Config) checkSASL() error {
 	case cfg.SASL[0].Begin == nil:
 		return errors.New("SASL: nil")
 	}
-	if check := cfg.SASL[0].Check; check != nil {
-		if err := check(); err != nil {
+	if m, ok := cfg.SASL[0].Of.(interface{ Check() error }); ok {
+		if err := m.Check(); err != nil {
 			return fmt.Errorf("SASL: %w", err)
 		}
 	}

@@ -11,8 +11,13 @@ import (
 )
 
 // Slog returns a logger that writes to the handler of log, as it must be used.
-// Lines have no source file and line.
-func Slog(log *slog.Logger) *zap.Logger { return zap.New(slogCore{log.Handler()}) }
+// Lines have no source file and line. Without log it returns nil.
+func Slog(log *slog.Logger) *zap.Logger {
+	if log == nil {
+		return nil
+	}
+	return zap.New(slogCore{log.Handler()})
+}
 
 // slogCore writes to a handler of log/slog.
 type slogCore struct{ handler slog.Handler }

@@ -12,6 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/missing"
 	"github.com/zkrecipes/zkrecipes/internal/version"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/option"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
@@ -27,7 +28,7 @@ import (
 type Barrier struct {
 	client *managed.Client
 	path   string
-	cfg    config
+	cfg    option.Shared
 }
 
 // New returns the barrier at path. It makes no request.
@@ -50,7 +51,7 @@ func (b *Barrier) Set(ctx context.Context) error {
 	}
 	dir, _ := layout.Split(b.path)
 	err := missing.Create(ctx, b.client.Done(), dir, func() error { return b.client.MakeDirectory(ctx, dir) }, func() error {
-		_, err := b.client.Create(ctx, b.path, b.cfg.data, zk.FlagPersistent, b.cfg.acl...)
+		_, err := b.client.Create(ctx, b.path, b.cfg.Data, zk.FlagPersistent, b.cfg.ACL...)
 		return err
 	})
 	if err != nil && (framework.MaybeApplied(err) || !errors.Is(err, zk.ErrNodeExists)) {

@@ -15,6 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/missing"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/option"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/recheck"
 )
 
@@ -28,7 +29,7 @@ type Double struct {
 	path   string
 	ready  string // its path
 	n      int
-	cfg    config
+	cfg    option.Shared
 }
 
 // NewDouble returns the double barrier at path, for rounds of n members. It
@@ -268,7 +269,7 @@ func (d *Double) join(ctx context.Context, sess *managed.Session, e *entry) (own
 	}
 	name := memberName + e.tag + "-"
 	if ready == nil {
-		made, err := sess.CreateProtected(ctx, d.path, name, d.cfg.data, zk.FlagEphemeralSequential, d.cfg.acl...)
+		made, err := sess.CreateProtected(ctx, d.path, name, d.cfg.Data, zk.FlagEphemeralSequential, d.cfg.ACL...)
 		if errors.Is(err, zk.ErrNoNode) {
 			err = e.gone.Make(d.path, err, func() error { return sess.MakeDirectory(ctx, d.path) })
 			if err == nil {
@@ -279,7 +280,7 @@ func (d *Double) join(ctx context.Context, sess *managed.Session, e *entry) (own
 		}
 		return made.Path, made.Children, err
 	}
-	b := managed.ProtectedBatch{Dir: d.path, Name: name, N: 1, Data: d.cfg.data, Flags: zk.FlagEphemeralSequential, ACL: d.cfg.acl}
+	b := managed.ProtectedBatch{Dir: d.path, Name: name, N: 1, Data: d.cfg.Data, Flags: zk.FlagEphemeralSequential, ACL: d.cfg.ACL}
 	if older != "" {
 		b.Name, b.Flags = lateName, zk.FlagEphemeral
 		for _, path := range []string{d.ready, layout.Join(d.path, older)} {

@@ -947,7 +947,7 @@ func TestBadValues(t *testing.T) {
 			"n is 0":        func() error { _, err := barrier.NewDouble(c, path, 0); return err },
 			"n is -1":       func() error { _, err := barrier.NewDouble(c, path, -1); return err },
 			"option <nil>":  func() error { _, err := barrier.New(c, path, nil); return err },
-			"not one of":    func() error { _, err := barrier.NewDouble(c, path, 2, recipes.WithAsyncRelease()); return err },
+			"not one of":    func() error { _, err := barrier.NewDouble(c, path, 2, struct{ barrier.Option }{}); return err },
 		} {
 			if err := make(); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %q", err, want)

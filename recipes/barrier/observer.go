@@ -49,7 +49,7 @@ type Exit struct {
 }
 
 func (d *Double) info() Info {
-	return Info{Path: d.client.Resolve(d.path), Label: d.cfg.label, Members: d.n}
+	return Info{Path: d.client.Resolve(d.path), Label: d.cfg.Label, Members: d.n}
 }
 
 func (d *Double) observeEntry(began time.Time, in *Inside, err error) {

@@ -5,26 +5,18 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/identity"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/option"
 )
 
 // An Option configures a barrier: WithData, WithACL and WithLabel of package
 // recipes. A bad value is an error of New and NewDouble.
-type Option interface{ ForBarrier() }
-
-type config struct {
-	data  []byte
-	acl   []zk.ACL
-	label string
-}
+type Option = option.ForBarrier
 
 // newConfig checks what both kinds of barriers are made of.
-func newConfig(client *framework.Client, path string, opts []Option) (cfg config, err error) {
+func newConfig(client *framework.Client, path string, opts []Option) (cfg option.Shared, err error) {
 	if client == nil {
 		return cfg, errors.New("client is nil")
 	}
@@ -34,18 +26,11 @@ func newConfig(client *framework.Client, path string, opts []Option) (cfg config
 	if path == "/" {
 		return cfg, errors.New("path /: it always exists, and has other children")
 	}
-	cfg.data, cfg.label = []byte(identity.Process()), client.Resolve(path)
+	cfg.Data, cfg.Label = []byte(identity.Process()), client.Resolve(path)
 	for _, opt := range opts {
-		switch opt := opt.(type) {
-		case bridge.ZnodeOption:
-			opt.SetZnode(&cfg.acl, &cfg.label)
-			continue
-		case bridge.DataOption:
-			if opt.SetData(&cfg.data) {
-				continue
-			}
+		if !cfg.Set(opt) {
+			return cfg, fmt.Errorf("option %T: not one of a barrier", opt)
 		}
-		return cfg, fmt.Errorf("option %T: not one of a barrier", opt)
 	}
 	return cfg, nil
 }

@@ -185,7 +185,7 @@ func (d *Double) remover(ctx context.Context, sess *managed.Session, ready *zk.S
 	case version.CreatedOf(stat) != version.CreatedOf(ready):
 		return nil, errAgain
 	}
-	d.client.Logger().Info("removing the ready znode of a round that has crashed", zap.String("path", d.client.Resolve(d.path)), zap.String("label", d.cfg.label))
+	d.client.Logger().Info("removing the ready znode of a round that has crashed", zap.String("path", d.client.Resolve(d.path)), zap.String("label", d.cfg.Label))
 	return &zk.DeleteRequest{Path: d.ready, Version: stat.Version}, nil
 }
 

@@ -8,20 +8,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zkrecipes/zkrecipes/internal/least"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/option"
 )
 
 // An Option configures a Cache: those of this package, and recipes.WithLabel. A
 // bad value is an error of New.
-type Option interface{ ForCache() }
+type Option = option.ForCache
 
-type option func(*config)
-
-func (option) ForCache() {}
+// setting is an option of New alone.
+type setting = option.Cache[config]
 
 type config struct {
 	depth    int // levels below the root that are shown
@@ -39,25 +36,24 @@ type config struct {
 func newConfig(opts []Option) (config, error) {
 	cfg := config{depth: math.MaxInt, maxBytes: math.MaxInt64, recheck: recheckPass, shares: true}
 	suffix := ""
+	var shared option.Shared // of which a cache has the label
 	var errs []error
 	for _, opt := range opts {
-		if follow, ok := opt.(FollowOption); ok {
-			opt = follow.option
+		if f, ok := opt.(FollowOption); ok {
+			opt = setting(f.follow)
 		}
-		of, isOf := opt.(bridge.SnapshotOf)
-		set, ok := opt.(option)
-		label, isLabel := opt.(bridge.ZnodeOption)
+		of, isOf := opt.(option.SnapshotOf)
+		set, ok := opt.(setting)
 		switch {
 		case ok && set != nil:
 			set(&cfg)
 		case isOf:
 			suffix = "." + strings.ReplaceAll(url.PathEscape(string(of)), beside, "%7E")
-		case isLabel:
-			label.SetZnode(new([]zk.ACL), &cfg.label)
-		default:
+		case !shared.Set(opt):
 			errs = append(errs, fmt.Errorf("option %T: unknown", opt))
 		}
 	}
+	cfg.label = shared.Label
 	if cfg.depth < 0 {
 		errs = append(errs, fmt.Errorf("depth %d: must not be negative", cfg.depth))
 	}
@@ -77,7 +73,7 @@ func newConfig(opts []Option) (config, error) {
 // WithDepth sets how many levels below the root are shown: 0 is the root alone,
 // 1 its children as well. Events of what is deeper are received all the same,
 // and cost no request. Default: all levels.
-func WithDepth(levels int) Option { return option(func(c *config) { c.depth = levels }) }
+func WithDepth(levels int) Option { return setting(func(c *config) { c.depth = levels }) }
 
 // WithFilter sets which znodes are shown: those for which pass returns true,
 // also for every znode between them and the root. The root is always shown.
@@ -89,12 +85,12 @@ func WithDepth(levels int) Option { return option(func(c *config) { c.depth = le
 // goroutine the cache has Failed, since nobody could know what is missing in
 // its views. Default: all are shown.
 func WithFilter(pass func(path string) bool) Option {
-	return option(func(c *config) { c.filter = pass })
+	return setting(func(c *config) { c.filter = pass })
 }
 
 // WithoutData shows znodes with their Stat and without their data, which are
 // read and dropped. So most of the memory is saved, and no request.
-func WithoutData() Option { return option(func(c *config) { c.noData = true }) }
+func WithoutData() Option { return setting(func(c *config) { c.noData = true }) }
 
 // WithMaxBytes sets how much memory the znodes may take: their paths, their
 // data, and about 128 bytes each. Beyond that the state is Failed, and the
@@ -105,14 +101,13 @@ func WithoutData() Option { return option(func(c *config) { c.noData = true }) }
 // is Failed. The limit does not count older views that are still in use, for
 // example while the tree is read again. It does not count what is being read,
 // up to some megabytes. Default: no limit.
-func WithMaxBytes(n int64) Option { return option(func(c *config) { c.maxBytes = n }) }
+func WithMaxBytes(n int64) Option { return setting(func(c *config) { c.maxBytes = n }) }
 
 // A FollowOption is accepted by New, presence.NewGroup and discovery.New: it is
 // one of WithRecheck, WithSnapshot and WithMaxSnapshotAge.
-type FollowOption struct{ option }
+type FollowOption struct{ follow }
 
-// ForPresence makes it an option of presence.NewGroup and discovery.New.
-func (FollowOption) ForPresence() {}
+type follow = option.Follow[config]
 
 // WithRecheck sets how long the recheck takes to read all znodes of this cache
 // again, one after the other, spread over that time. The recheck finds changes
@@ -134,7 +129,7 @@ func WithRecheck(every time.Duration) FollowOption {
 // WithOneShotWatches makes the cache use two watches of a single event for each
 // znode, as it does where recursive watches are refused. See the package
 // comment for what that costs.
-func WithOneShotWatches() Option { return option(func(c *config) { c.oneShot = true }) }
+func WithOneShotWatches() Option { return setting(func(c *config) { c.oneShot = true }) }
 
 // WithSnapshot keeps the latest view in a file, so that a program has a view
 // when it starts while no server answers. Start reads the file. Its view is

@@ -8,17 +8,16 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/least"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/option"
 )
 
 // An Option configures a Counter: those of this package, and of package recipes
 // WithACL, for the counter's own znode, and WithLabel. A bad value is an error
 // of New.
-type Option interface{ ForCounter() }
+type Option = option.ForCounter
 
-type option func(*config)
-
-func (option) ForCounter() {}
+// setting is an option of New alone.
+type setting = option.Counter[config]
 
 type config struct {
 	layout  Layout
@@ -31,17 +30,16 @@ type config struct {
 
 func newConfig(opts []Option) (config, error) {
 	cfg := config{age: 24 * time.Hour}
+	var shared option.Shared
 	var errs []error
 	for _, opt := range opts {
-		switch opt := opt.(type) {
-		case option:
-			opt(&cfg)
-		case bridge.ZnodeOption:
-			opt.SetZnode(&cfg.acl, &cfg.label)
-		default:
+		if set, ok := opt.(setting); ok {
+			set(&cfg)
+		} else if !shared.Set(opt) {
 			errs = append(errs, fmt.Errorf("option %T: unknown", opt))
 		}
 	}
+	cfg.acl, cfg.label = shared.ACL, shared.Label
 	if cfg.layout < LayoutLong || cfg.layout > LayoutKazoo {
 		errs = append(errs, fmt.Errorf("layout %d: unknown", cfg.layout))
 	}
@@ -53,12 +51,12 @@ func newConfig(opts []Option) (config, error) {
 }
 
 // WithLayout selects the form of the counter's data. Default LayoutLong.
-func WithLayout(l Layout) Option { return option(func(c *config) { c.layout = l }) }
+func WithLayout(l Layout) Option { return setting(func(c *config) { c.layout = l }) }
 
 // WithInitial sets the value that a counter has while its znode is missing, and
 // in LayoutCount and LayoutKazoo also while it is empty. All who use the
 // counter must agree on it. Default 0.
-func WithInitial(value int64) Option { return option(func(c *config) { c.initial = value }) }
+func WithInitial(value int64) Option { return setting(func(c *config) { c.initial = value }) }
 
 // WithMarkerAge sets how long, at least, AddOnce remembers an id. The longest
 // age that any process ever set for this counter applies to all. It is stored
@@ -68,5 +66,5 @@ func WithInitial(value int64) Option { return option(func(c *config) { c.initial
 // one whose answer is lost can count twice. At least 1s. Default: the stored
 // age, or a day if none is stored.
 func WithMarkerAge(d time.Duration) Option {
-	return option(func(c *config) { c.age, c.aged = d, true })
+	return setting(func(c *config) { c.age, c.aged = d, true })
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/internal/version"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/option"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
 
@@ -41,10 +41,8 @@ type Discovery[T any] struct {
 	all    map[string]*Service[T]  // of All
 }
 
-// An option is one of New alone.
-type option func(*settings)
-
-func (option) ForPresence() {}
+// setting is an option of New alone.
+type setting struct{ option.Presence[settings] }
 
 type settings struct {
 	shared     bool
@@ -56,7 +54,7 @@ type settings struct {
 // and each change of any service is received and read. It suits a gateway that
 // uses most of the services. Default: each Service follows its own service
 // alone. For New.
-func WithSharedCache() presence.Option { return option(func(s *settings) { s.shared = true }) }
+func WithSharedCache() presence.Option { return setting{func(s *settings) { s.shared = true }} }
 
 var errZero = errors.New("not made by New")
 
@@ -69,8 +67,8 @@ var errZero = errors.New("not made by New")
 func New[T any](client *framework.Client, path string, codec Codec[T], opts ...presence.Option) (*Discovery[T], error) {
 	d := &Discovery[T]{client: client, path: path, codec: codec, caches: make(map[string]*cache.Cache)}
 	for _, opt := range opts {
-		if set, ok := opt.(option); ok {
-			set(&d.settings)
+		if opt, ok := opt.(setting); ok {
+			opt.Presence(&d.settings)
 			continue
 		}
 		if both, ok := opt.(cache.Option); ok {
@@ -115,7 +113,7 @@ func (d *Discovery[T]) cacheOf(name string) *cache.Cache {
 	if c == nil {
 		path, opts := d.path, []cache.Option{cache.WithDepth(2)}
 		if name != "" {
-			path, opts = layout.Join(d.path, name), []cache.Option{cache.WithDepth(1), bridge.SnapshotOf(name)}
+			path, opts = layout.Join(d.path, name), []cache.Option{cache.WithDepth(1), option.SnapshotOf(name)}
 		}
 		var err error
 		if c, err = cache.New(d.client, path, slices.Concat(d.follow, opts)...); err != nil { // New has validated the options

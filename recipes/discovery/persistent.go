@@ -14,7 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/missing"
 	"github.com/zkrecipes/zkrecipes/internal/version"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/option"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
 
@@ -32,18 +32,15 @@ type persistent struct {
 // createPersistent creates the znode of an instance, or finds an equal one, and
 // then sets the instance's time to that of the znode.
 func (d *Discovery[T]) createPersistent(ctx context.Context, path string, instance *Instance[T], data []byte, opts []presence.Option) (*persistent, error) {
-	var acl []zk.ACL
-	var label string
+	var shared option.Shared
 	for _, opt := range opts {
-		znode, ok := opt.(bridge.ZnodeOption)
-		if !ok {
+		if !shared.Set(opt) {
 			return nil, fmt.Errorf("option %T: a %s instance has none of a presence.Node", opt, instance.Type)
 		}
-		znode.SetZnode(&acl, &label)
 	}
 	dir, _ := layout.Split(path)
 	err := missing.Create(ctx, d.client.Done(), dir, func() error { return (*managed.Client)(d.client).MakeDirectory(ctx, dir) }, func() error {
-		_, err := d.client.Create(ctx, path, data, zk.FlagPersistent, acl...)
+		_, err := d.client.Create(ctx, path, data, zk.FlagPersistent, shared.ACL...)
 		return err
 	})
 	var stat *zk.Stat

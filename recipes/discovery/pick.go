@@ -17,7 +17,7 @@ import (
 var ErrNoInstance = errors.New("no instance")
 
 // A ServiceOption configures a Service: it is a Strategy.
-type ServiceOption interface{ ForService() }
+type ServiceOption interface{ forService() }
 
 // Strategy says which instance Pick returns. Each begins with a random one, so
 // that not all clients begin with the same.
@@ -32,8 +32,7 @@ const (
 	Sticky
 )
 
-// ForService makes it an option of Discovery.Service.
-func (Strategy) ForService() {}
+func (Strategy) forService() {}
 
 // Picked is an instance that was picked.
 type Picked[T any] struct {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/random"
-	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/option"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
 
@@ -65,7 +65,7 @@ func (d *Discovery[T]) Register(ctx context.Context, instance Instance[T], opts 
 	}
 	r := &Registration[T]{d: d, instance: instance}
 	path := layout.Join(d.path, instance.Name+"/"+instance.ID)
-	label := recipes.WithLabel(d.client.Resolve(layout.Join(d.path, instance.Name)))
+	label := option.Label(d.client.Resolve(layout.Join(d.path, instance.Name)))
 	opts = slices.Concat([]presence.Option{label}, d.opts, opts)
 	switch instance.Type {
 	case Static, Permanent:

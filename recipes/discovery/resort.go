@@ -25,7 +25,7 @@ import (
 // never does so.
 // For New.
 func WithLastResort(d time.Duration) presence.Option {
-	return option(func(s *settings) { s.lastResort = d })
+	return setting{func(s *settings) { s.lastResort = d }}
 }
 
 // gone is an instance that has vanished, and when that was known.

@@ -11,17 +11,17 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/option"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
 // An Option configures an Election: those of this package, and of package
 // recipes WithData, WithACL and WithAsyncRelease. A bad value is an error of
 // New.
-type Option interface{ ForElection() }
+type Option = option.ForElection
 
-type option func(*config)
-
-func (option) ForElection() {}
+// setting is an option of New alone.
+type setting = option.Election[config]
 
 type config struct {
 	layout  Layout
@@ -66,7 +66,7 @@ func newConfig(opts []Option) (cfg config, lineOpts []recipes.LineOption, err er
 	var errs []error
 	for _, opt := range opts {
 		switch opt := opt.(type) {
-		case option:
+		case setting:
 			opt(&cfg)
 		case recipes.LineOption:
 			lineOpts = append(lineOpts, opt)
@@ -98,13 +98,13 @@ func WithID(id string) Option { return recipes.WithData([]byte(id)) }
 
 // WithLayout selects the znodes' names. Default LayoutLatch.
 // For New.
-func WithLayout(l Layout) Option { return option(func(c *config) { c.layout = l }) }
+func WithLayout(l Layout) Option { return setting(func(c *config) { c.layout = l }) }
 
 // WithMaxTerm sets how long Run leads while other candidates wait: after d the
 // term ends as soon as there is another candidate, so that leadership rotates.
 // At least 1ms. Default 0: a term ends only by its function or by a loss.
 // For New.
-func WithMaxTerm(d time.Duration) Option { return option(func(c *config) { c.maxTerm = d }) }
+func WithMaxTerm(d time.Duration) Option { return setting(func(c *config) { c.maxTerm = d }) }
 
 // WithBackoff sets the pauses of Run before it campaigns again after a term
 // whose function returned an error, or a campaign that failed. After a term
@@ -112,7 +112,7 @@ func WithMaxTerm(d time.Duration) Option { return option(func(c *config) { c.max
 // used up Run returns the error. Default DefaultBackoff: from 200ms to 10s,
 // without end.
 // For New.
-func WithBackoff(p retry.Policy) Option { return option(func(c *config) { c.backoff = p }) }
+func WithBackoff(p retry.Policy) Option { return setting(func(c *config) { c.backoff = p }) }
 
 // WithHealthCheck makes Run call check before it campaigns, when a term begins,
 // and once per interval during the term. Each call gets a context with the
@@ -123,5 +123,5 @@ func WithBackoff(p retry.Policy) Option { return option(func(c *config) { c.back
 // its work makes progress. The interval is at least 10ms. Default: none.
 // For New.
 func WithHealthCheck(interval time.Duration, check func(context.Context) error) Option {
-	return option(func(c *config) { c.every, c.health = interval, check })
+	return setting(func(c *config) { c.every, c.health = interval, check })
 }

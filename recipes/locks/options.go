@@ -6,13 +6,14 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/option"
 )
 
 // An Option configures a Mutex, and each lock of a Keyed: WithLayout, and of
 // package recipes WithData, WithACL, WithMaxHold, WithHandoffs, WithLinger,
 // WithAsyncRelease and WithoutReentry. A bad value is an error of the
 // constructor.
-type Option interface{ ForMutex() }
+type Option = option.ForMutex
 
 // Layout selects whose locks stand in the same line. In a line with locks of
 // another layout, Acquire fails with recipes.ErrLayout.
@@ -33,11 +34,10 @@ const (
 
 // WithLayout selects the znodes' names. Default LayoutCurator.
 // For NewMutex and NewKeyed.
-func WithLayout(l Layout) Option { return layoutOption(l) }
+func WithLayout(l Layout) Option { return setting(func(of *Layout) { *of = l }) }
 
-type layoutOption Layout
-
-func (layoutOption) ForMutex() {}
+// setting is an option of this package.
+type setting = option.Mutex[Layout]
 
 // newConfig splits opts into what is the mutex's own, which it adds to in, and
 // what is any line's.
@@ -46,8 +46,8 @@ func newConfig(in bridge.Inside, opts []Option) (bridge.Inside, []recipes.LineOp
 	l := LayoutCurator
 	for _, opt := range opts {
 		switch opt := opt.(type) {
-		case layoutOption:
-			l = Layout(opt)
+		case setting:
+			opt(&l)
 		case recipes.LineOption:
 			lineOpts = append(lineOpts, opt)
 		default:

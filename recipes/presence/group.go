@@ -15,8 +15,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/random"
-	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/option"
 )
 
 // Layout says how the znodes of a group's members are named.
@@ -42,7 +42,7 @@ const party = "__party__"
 // WithLayout sets the layout of a group. Default: LayoutMember.
 // For NewGroup.
 func WithLayout(l Layout) Option {
-	return option(func(c *config) {
+	return setting(func(c *config) {
 		c.group = "layout"
 		if c.layout = l; l < LayoutMember || l > LayoutShallowParty {
 			c.errs = append(c.errs, fmt.Errorf("layout %d: unknown", l))
@@ -78,8 +78,8 @@ func NewGroup(client *framework.Client, path string, opts ...Option) (*Group, er
 	if err != nil {
 		return nil, fmt.Errorf("presence: group: %w", err)
 	}
-	label := cmp.Or(cfg.label, client.Resolve(path))
-	follow := append(cfg.cache, cache.WithDepth(1), recipes.WithLabel(label))
+	label := cmp.Or(cfg.Label, client.Resolve(path))
+	follow := append(cfg.cache, cache.WithDepth(1), option.Label(label))
 	if _, err := cache.New(client, path, follow...); err != nil {
 		return nil, fmt.Errorf("presence: group: %w", err)
 	}
@@ -131,9 +131,9 @@ func (g *Group) Node(id string, data []byte) (*Node, error) {
 	opts := g.opts
 	if kazoo {
 		data = []byte(id)
-		opts = append(slices.Clone(opts), option(func(c *config) { c.lasting = true }))
+		opts = append(slices.Clone(opts), setting(func(c *config) { c.lasting = true }))
 	}
-	opts = append(slices.Clone(opts), option(func(c *config) { c.group, c.label = "", g.label }))
+	opts = append(slices.Clone(opts), setting(func(c *config) { c.group, c.Label = "", g.label }))
 	return New(g.client, layout.Join(g.path, name), data, opts...)
 }
 

@@ -82,7 +82,7 @@ func New(client *framework.Client, path string, data []byte, opts ...Option) (*N
 	if err != nil {
 		return nil, fmt.Errorf("presence: %w", err)
 	}
-	cfg.label = cmp.Or(cfg.label, client.Resolve(path))
+	cfg.Label = cmp.Or(cfg.Label, client.Resolve(path))
 	data = own(data)
 	in := (*managed.Client)(client)
 	n := &Node{

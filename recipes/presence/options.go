@@ -6,30 +6,26 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zkrecipes/zkrecipes/internal/least"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
-	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/option"
 )
 
 // An Option configures a Node: those of this package, and of package recipes
 // WithACL and WithLabel. A bad value is an error of New.
-type Option interface{ ForPresence() }
+type Option = option.ForPresence
 
-type option func(*config)
-
-func (option) ForPresence() {}
+// setting is an option of this package.
+type setting = option.Presence[config]
 
 type config struct {
+	option.Shared
 	sequential bool
 	yield      bool
 	takeover   func(old []byte) bool
 	health     func(context.Context) error
 	every      time.Duration
-	acl        []zk.ACL
-	label      string
 	group      string // an option that only a group has
 	layout     Layout
 	cache      []cache.Option // of a Roster
@@ -40,14 +36,14 @@ type config struct {
 func newConfig(opts []Option) (cfg config, err error) {
 	for _, opt := range opts {
 		switch opt := opt.(type) {
-		case option:
+		case setting:
 			opt(&cfg)
 		case cache.FollowOption:
 			cfg.group, cfg.cache = "recheck and snapshot", append(cfg.cache, opt)
-		case bridge.ZnodeOption:
-			opt.SetZnode(&cfg.acl, &cfg.label)
 		default:
-			cfg.errs = append(cfg.errs, fmt.Errorf("option %T: unknown", opt))
+			if !cfg.Set(opt) {
+				cfg.errs = append(cfg.errs, fmt.Errorf("option %T: unknown", opt))
+			}
 		}
 	}
 	if cfg.sequential && cfg.takeover != nil {
@@ -61,7 +57,7 @@ func newConfig(opts []Option) (cfg config, err error) {
 // id in front is how the znode is found again if an answer is lost. Node.Path
 // has the name. Default: the path is the znode's.
 // For New.
-func WithSequential() Option { return option(func(c *config) { c.sequential = true }) }
+func WithSequential() Option { return setting(func(c *config) { c.sequential = true }) }
 
 // WithYield makes the Node stay away once somebody has deleted its znode, while
 // its session lived: operators drain a service so. It stays away also if
@@ -69,7 +65,7 @@ func WithSequential() Option { return option(func(c *config) { c.sequential = tr
 // once for the first time, and after pauses that grow to half a minute if it
 // goes on.
 // For New.
-func WithYield() Option { return option(func(c *config) { c.yield = true }) }
+func WithYield() Option { return setting(func(c *config) { c.yield = true }) }
 
 // WithTakeover makes the Node replace an ephemeral znode of another session if
 // mine reports that its data are those of an earlier process of this owner. The
@@ -85,7 +81,7 @@ func WithYield() Option { return option(func(c *config) { c.yield = true }) }
 // waited for.
 // For New.
 func WithTakeover(mine func(old []byte) bool) Option {
-	return option(func(c *config) {
+	return setting(func(c *config) {
 		if c.takeover = mine; mine == nil {
 			c.errs = append(c.errs, errors.New("takeover is nil"))
 		}
@@ -99,7 +95,7 @@ func WithTakeover(mine func(old []byte) bool) Option {
 // before it has returned. The interval is at least 10ms. Default: none.
 // For New.
 func WithHealthCheck(interval time.Duration, check func(context.Context) error) Option {
-	return option(func(c *config) {
+	return setting(func(c *config) {
 		c.every, c.health = interval, check
 		c.errs = append(c.errs, least.Duration("health check every", interval, least.HealthCheck))
 		if check == nil {

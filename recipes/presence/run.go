@@ -210,14 +210,14 @@ func (n *Node) create(sess *managed.Session, data []byte) (path string, err erro
 	n.noteLost(sess, nil)
 	if n.cfg.sequential {
 		dir, name := layout.Split(n.path)
-		made, err := sess.Unhurried().CreateProtected(background, dir, name, data, zk.FlagEphemeral|zk.FlagSequence, n.cfg.acl...)
+		made, err := sess.Unhurried().CreateProtected(background, dir, name, data, zk.FlagEphemeral|zk.FlagSequence, n.cfg.ACL...)
 		if err == nil {
 			n.setPath(made.Path)
 		}
 		n.noteLost(sess, err)
 		return made.Path, err // a late one is removed by the session, by its id
 	}
-	err = sess.CreateEphemeral(n.path, data, n.cfg.acl)
+	err = sess.CreateEphemeral(n.path, data, n.cfg.ACL)
 	n.noteLost(sess, err)
 	return n.path, err
 }

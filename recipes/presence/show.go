@@ -66,9 +66,9 @@ func (n *Node) log(from State, s Status) {
 	switch {
 	case s.State == Suspended, from == Suspended && s.State == Standing:
 	case s.State == Taken, s.State == Removed, s.State == Pending && s.Err != nil && isRefusal(s.Err):
-		logger.Warn("presence changed", zap.String("path", path), zap.String("label", n.cfg.label), zap.Stringer("from", from), zap.Stringer("to", s.State), zap.Error(s.Err))
+		logger.Warn("presence changed", zap.String("path", path), zap.String("label", n.cfg.Label), zap.Stringer("from", from), zap.Stringer("to", s.State), zap.Error(s.Err))
 	default:
-		logger.Info("presence changed", zap.String("path", path), zap.String("label", n.cfg.label), zap.Stringer("from", from), zap.Stringer("to", s.State), zap.Error(s.Err))
+		logger.Info("presence changed", zap.String("path", path), zap.String("label", n.cfg.Label), zap.Stringer("from", from), zap.Stringer("to", s.State), zap.Error(s.Err))
 	}
 }
 
@@ -80,7 +80,7 @@ func (n *Node) observeLocked(from string, s Status) {
 		return
 	}
 	change := StateChange{
-		ID: n.id, Path: n.client.Resolve(n.path), Label: n.cfg.label, From: from, To: stateName(s.State),
+		ID: n.id, Path: n.client.Resolve(n.path), Label: n.cfg.Label, From: from, To: stateName(s.State),
 		At: time.Now(), Away: n.away, Session: s.Session, Timeout: n.client.SessionTimeout(), Err: s.Err,
 	}
 	for _, each := range observers {

@@ -55,7 +55,7 @@ func (n *Node) replace(sess *managed.Session, z znode) (again bool) {
 	data, set := n.wanted()
 	_, err := sess.Multi(background,
 		&zk.DeleteRequest{Path: n.path, Version: z.stat.Version},
-		&zk.CreateRequest{Path: n.path, Data: data, Acl: n.cfg.acl, Flags: zk.FlagEphemeral})
+		&zk.CreateRequest{Path: n.path, Data: data, Acl: n.cfg.ACL, Flags: zk.FlagEphemeral})
 	n.noteLost(sess, err)
 	n.noteLate(sess, z.stat.Version, err)
 	switch {

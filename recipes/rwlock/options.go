@@ -7,12 +7,13 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/bridge"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/option"
 )
 
 // An Option configures an RWLock: WithLayout, WithHost, and of package recipes
 // WithData, WithACL, WithMaxHold, WithHandoffs, WithLinger, WithAsyncRelease
 // and WithoutReentry. A bad value is an error of New.
-type Option interface{ ForRWLock() }
+type Option = option.ForRWLock
 
 // Layout selects whose readers and writers stand in the same line. In a line
 // with those of another layout, Acquire fails with recipes.ErrLayout.
@@ -39,16 +40,15 @@ const (
 
 // WithLayout selects the znodes' names. Default LayoutPlain.
 // For New.
-func WithLayout(l Layout) Option { return option(func(c *config) { c.layout = l }) }
+func WithLayout(l Layout) Option { return setting(func(c *config) { c.layout = l }) }
 
 // WithHost sets the host in the znodes' names, where the layout has one;
 // characters that a znode's name cannot have become '_'. Default: os.Hostname.
 // For New.
-func WithHost(host string) Option { return option(func(c *config) { c.host = host }) }
+func WithHost(host string) Option { return setting(func(c *config) { c.host = host }) }
 
-type option func(*config)
-
-func (option) ForRWLock() {}
+// setting is an option of New alone.
+type setting = option.RWLock[config]
 
 type config struct {
 	layout Layout
@@ -62,7 +62,7 @@ func newConfig(opts []Option) (read, write bridge.Inside, lineOpts []recipes.Lin
 	cfg := config{host: host}
 	for _, opt := range opts {
 		switch opt := opt.(type) {
-		case option:
+		case setting:
 			opt(&cfg)
 		case recipes.LineOption:
 			lineOpts = append(lineOpts, opt)

@@ -6,11 +6,11 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/version"
@@ -66,12 +66,7 @@ func (c *Client) noteUsed(full string, made bool) {
 
 // sweep looks at the directories, until the client closes.
 func (c *Client) sweep() {
-	for {
-		select {
-		case <-time.After(c.Config.Sweep):
-		case <-c.Closing:
-			return
-		}
+	for !closed.Within(c.Config.Sweep, c.Closing) {
 		w := &c.sweeper
 		w.mu.Lock()
 		dirs := maps.Clone(w.dirs)

@@ -11,6 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
@@ -190,10 +191,7 @@ func (s *Session) DeleteUnused() {
 			}
 		}
 	})
-	select {
-	case <-done:
-	case <-time.After(servers.MaxStep / 2):
-	}
+	closed.Within(servers.MaxStep/2, done)
 }
 
 // Filled says that something was created in a directory.

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/random"
@@ -63,7 +64,7 @@ func (s *Servers) close(ctx context.Context, o Orphan, how tries) error {
 	last := zk.ErrNoServer
 	for try := range most {
 		if how == withPauses && try > 0 {
-			if !s.pause(o.StepTimeout()/2 + random.N(o.StepTimeout()/2)) {
+			if closed.Within(o.StepTimeout()/2+random.N(o.StepTimeout()/2), s.closing) {
 				return last
 			}
 			if len(servers) == 0 {
@@ -103,16 +104,6 @@ func (s *Servers) closeTogether(ctx context.Context, o Orphan, servers []Server)
 		}
 	}
 	return last
-}
-
-// pause waits for d, and reports false when the client closes first.
-func (s *Servers) pause(d time.Duration) bool {
-	select {
-	case <-s.closing:
-		return false
-	case <-time.After(d):
-		return true
-	}
 }
 
 // closeThrough closes an orphan through one server. It returns nil once the

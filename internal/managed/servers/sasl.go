@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -155,10 +156,8 @@ func (s *Servers) renew() {
 				pause, failures = time.Until(next), policy()
 			}
 		}
-		select {
-		case <-s.closing:
+		if closed.Within(max(pause, time.Second), s.closing) {
 			return
-		case <-time.After(max(pause, time.Second)):
 		}
 	}
 }

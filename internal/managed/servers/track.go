@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/closed"
+
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/random"
@@ -74,7 +76,7 @@ func (s *Servers) track() {
 			return
 		}
 		s.cfg.Log.Debug("cannot follow the config of the ensemble", zap.Error(err))
-		if !s.pause(back.NextBackOff()) {
+		if closed.Within(back.NextBackOff(), s.closing) {
 			return
 		}
 	}

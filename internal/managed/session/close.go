@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -32,10 +33,7 @@ func (s *Session) Close(last func()) error {
 		s.Sever()
 	}
 	s.closeWire()
-	select {
-	case <-s.wireEnded:
-	case <-time.After(servers.MaxStep):
-	}
+	closed.Within(servers.MaxStep, s.wireEnded)
 	s.Sever()
 	confirmed, ended := s.chain.Closing()
 	s.mu.Lock()
@@ -84,9 +82,7 @@ func (s *Session) closeWire() {
 // stop them: if they do not end in time, that is reported, and they are left
 // behind.
 func (s *Session) awaitWireEnd() {
-	select {
-	case <-s.wireEnded:
-	case <-time.After(stuckTimeout):
+	if !closed.Within(stuckTimeout, s.wireEnded) {
 		s.told.Abandoned(s.chain.Latest(), Stuck)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/clock"
+	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/managed/link"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
 	"github.com/zkrecipes/zkrecipes/internal/random"
@@ -119,7 +120,7 @@ func (s *Session) follow() {
 	ctx, cancel := s.untilOver()
 	defer cancel()
 	for wait, failed := random.N(s.Timeout()), 0; ; {
-		if !rest(ctx, max(wait, s.servers.MoveIn(s.Timeout()))) {
+		if closed.Within(max(wait, s.servers.MoveIn(s.Timeout())), ctx.Done()) {
 			return
 		}
 		on := s.present()
@@ -166,16 +167,6 @@ func (s *Session) untilOver() (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// rest waits, and reports false if ctx ends first.
-func rest(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // move moves the session away from the server of on, and reports whether it has
 // given up that connection.
 func (s *Session) move(ctx context.Context, on *link.Link) bool {
@@ -200,7 +191,7 @@ func (s *Session) move(ctx context.Context, on *link.Link) bool {
 		s.servers.NoteMove(p.To)
 		s.drain(ctx, on)
 		s.tasks.Go(func() { _ = on.Close() })
-		rest(ctx, s.Timeout()/moveStepPart)
+		closed.Within(s.Timeout()/moveStepPart, ctx.Done())
 	}
 	// The wire client has not taken the connection if the session is over, or
 	// stays, or if the one that it has does not end.
@@ -277,7 +268,7 @@ func (s *Session) onLeave(on *link.Link) bool {
 func (s *Session) drain(ctx context.Context, on *link.Link) {
 	end := clock.Now().Add(s.Timeout() / drainPart)
 	for pause := time.Millisecond; s.calls.Load() > 0 || on.Unanswered() > 0; pause *= 2 {
-		if left := end.Sub(clock.Now()); left <= 0 || !rest(ctx, min(pause, left)) {
+		if left := end.Sub(clock.Now()); left <= 0 || closed.Within(min(pause, left), ctx.Done()) {
 			return
 		}
 	}

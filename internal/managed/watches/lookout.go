@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/managed/ops"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
@@ -155,15 +156,10 @@ func (w *Watch) follow() (leave func()) {
 // not the same for all: many watches of many clients may have been armed at the
 // same time.
 func (w *Watch) checkOften(left <-chan struct{}) {
-	for {
-		timeout := w.session.Timeout()
-		select {
-		case <-time.After(timeout*3/4 + random.N(timeout/2)):
-			if w.session.IsReady() { // otherwise the next connection fires it
-				_ = w.check(context.Background())
-			}
-		case <-left:
-			return
+	pause := func() time.Duration { return w.session.Timeout()*3/4 + random.N(w.session.Timeout()/2) }
+	for !closed.Within(pause(), left) {
+		if w.session.IsReady() { // otherwise the next connection fires it
+			_ = w.check(context.Background())
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
@@ -183,16 +182,6 @@ func (p *protectedCreate) find(ctx context.Context, flags int32, budget backoff.
 	}
 	stat := *l.stat // others have the same list
 	return made{path: path, listing: listing{slices.Clone(l.names), &stat}}, nil
-}
-
-// rest waits for d, and reports false when the session is over first.
-func (s *Writes) rest(d time.Duration) bool {
-	select {
-	case <-s.Over():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }
 
 // idOf returns the id in the name of a protected znode, or "" if there is none.

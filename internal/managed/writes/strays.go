@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/managed/ops"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
@@ -273,7 +274,7 @@ func (s *Writes) deleteUntilGone(full string) bool {
 			}
 			rest, pause, logged = pause, min(2*pause, longestForbiddenPause), true
 		}
-		if !s.rest(rest) {
+		if closed.Within(rest, s.Over()) {
 			return false
 		}
 	}

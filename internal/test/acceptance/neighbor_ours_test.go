@@ -65,7 +65,7 @@ const notWaiting = "async-"
 
 // newRecipe returns the recipe that the protocol calls kind.
 func newRecipe(c *framework.Client, kind, path, id string) (lined, error) {
-	opts := []recipes.ZnodeOption{recipes.WithData([]byte(id))}
+	opts := []recipes.ZnodeOption{recipes.WithData([]byte(id)).ZnodeOption}
 	kind, isAsync := strings.CutPrefix(kind, notWaiting)
 	if isAsync {
 		opts = append(opts, recipes.WithAsyncRelease())

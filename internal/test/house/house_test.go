@@ -43,6 +43,53 @@ var above = []string{"framework", "recipes", "internal/doctor", "internal/closin
 // Imports between the packages of the managed client go down, and only those
 // above it import it.
 func TestImportsGoDown(t *testing.T) {
+	eachImport(t, func(file, folder, imported string) {
+		if why := wrong(folder, imported); why != "" {
+			t.Errorf("%s imports %s: %s", file, imported, why)
+		}
+	})
+}
+
+// engine is what locks are made of.
+const engine = "recipes/internal/line"
+
+// Recipes without a line take options of package recipes without linking the
+// engine: recipes/internal/option imports nothing of the module.
+func TestRecipesWithoutALineHaveNoEngine(t *testing.T) {
+	next := map[string][]string{}
+	eachImport(t, func(_, folder, imported string) { next[folder] = append(next[folder], imported) })
+	if of := next["recipes/internal/option"]; len(of) > 0 {
+		t.Errorf("the options import %s", of)
+	}
+	var way func(from string, seen map[string]bool) []string
+	way = func(from string, seen map[string]bool) []string {
+		if from == engine {
+			return []string{from}
+		}
+		for _, to := range next[from] {
+			if seen[to] {
+				continue
+			}
+			seen[to] = true
+			if rest := way(to, seen); rest != nil {
+				return append([]string{from}, rest...)
+			}
+		}
+		return nil
+	}
+	for recipe, links := range map[string]bool{
+		"recipes/cache": false, "recipes/presence": false, "recipes/barrier": false, "recipes/discovery": false,
+		"recipes/counter": true, "recipes": true, // so the test sees a way
+	} {
+		if found := way(recipe, map[string]bool{}); (found != nil) != links {
+			t.Errorf("%s links the engine: %t, by %s", recipe, found != nil, found)
+		}
+	}
+}
+
+// eachImport calls f for each import of a package of the module by a file that
+// is no test.
+func eachImport(t *testing.T, f func(file, folder, imported string)) {
 	files, seen := token.NewFileSet(), 0
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && slices.Contains([]string{"testdata", "build", ".git"}, d.Name()) {
@@ -62,9 +109,7 @@ func TestImportsGoDown(t *testing.T) {
 			imported, inModule := strings.CutPrefix(imported, module)
 			if inModule && !isTest {
 				seen++
-				if why := wrong(folder, imported); why != "" {
-					t.Errorf("%s imports %s: %s", name, imported, why)
-				}
+				f(name, folder, imported)
 			}
 		}
 		return nil

@@ -26,7 +26,7 @@ const module = "github.com/zkrecipes/zkrecipes/"
 
 // face are the files that framework is to have in the end.
 var face = []string{
-	"client.go", "client_ops.go", "doc.go", "errors.go", "observer.go", "options.go", "sasl.go", "servers.go", "session.go", "state.go",
+	"client.go", "client_ops.go", "doc.go", "errors.go", "observer.go", "options.go", "sasl.go", "session.go",
 }
 
 func main() {

@@ -40,7 +40,7 @@ func TestEveryExportedNameIsNeededBySomebody(t *testing.T) {
 }
 
 // exported returns the exported names of a package, with the methods and fields
-// of its exported types.
+// of its exported types, and of internal types that it has aliases of.
 func exported(pkg *types.Package) (names []string) {
 	for _, name := range pkg.Scope().Names() {
 		if !token.IsExported(name) {
@@ -48,10 +48,13 @@ func exported(pkg *types.Package) (names []string) {
 		}
 		names = append(names, name)
 		object, ok := pkg.Scope().Lookup(name).(*types.TypeName)
-		if !ok || object.IsAlias() {
+		if !ok {
 			continue
 		}
-		named := object.Type().(*types.Named)
+		named, ok := types.Unalias(object.Type()).(*types.Named)
+		if !ok || object.IsAlias() && !strings.Contains(named.Obj().Pkg().Path(), "/internal/") {
+			continue
+		}
 		for method := range named.Methods() {
 			names = append(names, fmt.Sprintf("%s.%s", name, method.Name()))
 		}

@@ -41,7 +41,7 @@ type client struct {
 	*stage
 	*framework.Client
 	name string
-	data recipes.ZnodeOption
+	data recipes.DataOption
 }
 
 // connects makes a client that is connected.

@@ -13,11 +13,14 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/recipes/internal/line"
+	"github.com/zkrecipes/zkrecipes/recipes/internal/option"
 )
 
 // Inside is the one option of recipes.NewLine that this package makes. What is
 // zero is as in any line.
 type Inside struct {
+	option.LineMark
+
 	// Package is the prefix of errors.
 	Package string
 	// Recipe and Label are what the observers hear: see recipes.Acquire. Without
@@ -60,9 +63,6 @@ type Inside struct {
 	// Permits is what the first in line takes.
 	Permits *Permits
 }
-
-// ForLine makes Inside an option of recipes.NewLine.
-func (Inside) ForLine() {}
 
 // Reader, Permits and Room are the engine's.
 type (
