@@ -47,7 +47,13 @@ type guardian struct {
 
 // guardLimit bounds a call of a guardian. That of package guardian takes 20ms,
 // if this process runs.
-func (s *Servers) guardLimit() time.Duration { return max(100*time.Millisecond, s.cfg.Timeout/20) }
+func (s *Servers) guardLimit() time.Duration {
+	timeout := s.cfg.Timeout
+	if granted := time.Duration(s.granted.Load()); granted > 0 {
+		timeout = min(timeout, granted)
+	}
+	return max(100*time.Millisecond, timeout/20)
+}
 
 // errGuardianEnded is why a guardian is lost that does not say why.
 var errGuardianEnded = errors.New("the guardian has ended")
@@ -66,6 +72,7 @@ func (s *Servers) Confirmed(o Orphan, to Server) {
 	if len(s.guardians) == 0 {
 		return
 	}
+	s.granted.Store(int64(o.Timeout))
 	for _, g := range s.guardians {
 		dead := Guarded{o.ID, bytes.Clone(o.Password), o.Timeout, s.sortedNames(), to.Name}
 		s.tell(g, func() { g.guard(dead) })

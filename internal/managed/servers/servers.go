@@ -126,7 +126,8 @@ type Servers struct {
 	tasks     sync.WaitGroup  // goroutines, each of which ends by itself
 	supplying supplied.Tokens // of calls of the user's functions
 	guardians []*guardian
-	looking   atomic.Bool // the mechanism is asked whether its credentials have changed
+	granted   atomic.Int64 // nanoseconds: the timeout that the servers have granted last; 0: none, or there are no guardians
+	looking   atomic.Bool  // the mechanism is asked whether its credentials have changed
 
 	list        list
 	moves       moves

@@ -194,22 +194,20 @@ func (s *Writes) Lost() (ids, directories int) {
 // onList discards the strays that a list shows.
 func (y *strays) onList(dir string, names []string) {
 	y.mu.Lock()
-	var found []string
-	if h := y.searches[dir]; h != nil {
-		for _, name := range names {
-			id := idOf(name)
-			if _, ok := h.ids[id]; ok {
-				found = append(found, name)
-				delete(h.ids, id)
-			}
-		}
-		if len(h.ids) == 0 {
-			h.wake()
+	defer y.mu.Unlock()
+	h := y.searches[dir]
+	if h == nil {
+		return
+	}
+	for _, name := range names {
+		id := idOf(name)
+		if _, ok := h.ids[id]; ok {
+			delete(h.ids, id)
+			y.discardLocked(layout.Join(dir, name)) // with the same lock: see LookForStrays
 		}
 	}
-	y.mu.Unlock()
-	for _, name := range found {
-		y.discard(layout.Join(dir, name))
+	if len(h.ids) == 0 {
+		h.wake()
 	}
 }
 
@@ -223,12 +221,16 @@ const (
 // discard deletes a znode in the background, while the session lives. The
 // channel it returns is closed when the znode is gone, or the session is over.
 func (y *strays) discard(full string) <-chan struct{} {
-	s := y.session
-	if s.Err() != nil {
+	if s := y.session; s.Err() != nil {
 		return s.Over()
 	}
 	y.mu.Lock()
 	defer y.mu.Unlock()
+	return y.discardLocked(full)
+}
+
+func (y *strays) discardLocked(full string) <-chan struct{} {
+	s := y.session
 	if done, already := y.discarding[full]; already {
 		return done
 	}
