@@ -210,7 +210,8 @@ func WithServersFunc(list func(ctx context.Context) (string, error)) Option {
 // At an address that only the config has, a session is resumed. A new session,
 // or the answer that the session is gone, counts only as WithResolver says for
 // an address of an earlier answer. So use a chroot. A Guardian is told of the
-// given servers alone.
+// given servers alone. Credentials and the password of the session go to all
+// members: trust who may reconfigure the ensemble.
 //
 // It costs one request in a session timeout, and two after each connect.
 func WithEnsembleTracking() Option { return func(c *config) { c.Track = managed.Track } }

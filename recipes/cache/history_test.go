@@ -154,6 +154,7 @@ func TestARestoreWithTheSession(t *testing.T) {
 // An event comes, and what it tells of is taken back before it is read. That is
 // no reason to distrust recursive watches.
 func TestARestoreBetweenAnEventAndItsRead(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // is about recursive watches
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, other := w.Connect("reader"), w.Connect("writer")
 		provisioned(t, 0, "old")(other)

@@ -511,7 +511,7 @@ func TestSnapshotOptions(t *testing.T) {
 
 // Large data of a snapshot are not read again if they are as they were.
 func TestLargeDataOfASnapshotAreNotReadAgain(t *testing.T) {
-	bubble.Usual(t, bubble.SmallRequest)
+	bubble.Usual(t, bubble.SmallRequest, bubble.OneShot) // counts reads, of several in one request
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		other := w.Connect("other")
 		create(t, other, root, "")
