@@ -51,8 +51,7 @@ func TestLoginFails(t *testing.T) {
 	k := startKDC(t)
 	k.Admin("addprinc -pw secret +requires_preauth careful", "addprinc -pw secret moved", "ktadd -norandkey -k "+k.Path("old.keytab")+" moved",
 		"cpw -pw other moved")
-	k.Kinit("-l", "1s", "-c", k.Path("expired"))
-	time.Sleep(1100 * time.Millisecond)
+	k.ExpiredCCache("expired")
 	k.Write("empty", "")
 	k.Write("cut", "\x05\x04\x00\x0c\x00")
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and answers nothing

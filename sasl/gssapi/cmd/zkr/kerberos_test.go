@@ -20,7 +20,7 @@ func TestKerberos(t *testing.T) {
 	t.Setenv("ZKR_SASL", "gssapi")
 	t.Setenv("ZKR_CONNECT_TIMEOUT", "1m") // nothing here may wait for its end
 	k.Kinit()
-	k.Kinit("-l", "1s", "-c", k.Path("expired"))
+	k.ExpiredCCache("expired")
 	k.Admin("addprinc -pw secret moved", "ktadd -norandkey -k "+k.Path("old.keytab")+" moved", "cpw -pw other moved")
 	public := k.Write("public.keytab", "")
 	if err := os.Chmod(public, 0o644); err != nil {

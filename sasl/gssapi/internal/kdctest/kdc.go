@@ -126,6 +126,14 @@ func (k *KDC) Kinit(args ...string) {
 	k.Run("kinit", append(args, "-k", "-t", k.Path("app.keytab"), "app")...)
 }
 
+// ExpiredCCache writes a credential cache whose tickets have expired when it
+// returns: the least lifetime is a second.
+func (k *KDC) ExpiredCCache(name string) {
+	k.t.Helper()
+	k.Kinit("-l", "1s", "-c", k.Path(name))
+	time.Sleep(1100 * time.Millisecond)
+}
+
 // Start starts it again.
 func (k *KDC) Start() {
 	k.t.Helper()
