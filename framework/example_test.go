@@ -93,7 +93,7 @@ func ExampleClient_Listen() {
 // context bounds it, too.
 func ExampleWithRetry() {
 	client, err := framework.New("zk1.example:2181",
-		framework.WithRetry(retry.NTimes(2, 10*time.Millisecond)),
+		framework.WithRetry(retry.NTimes(2, 500*time.Millisecond)),
 		framework.WithDialer(func(string, string, time.Duration) (net.Conn, error) { return nil, errors.New("refused") }))
 	check(err)
 	defer client.Close()
