@@ -240,8 +240,8 @@ type sighting struct {
 	stage int
 }
 
-// stages are what is to be seen in the scene of the group, in order.
-var stages = []struct {
+// groupStages are what is to be seen in the scene of the group, in order.
+var groupStages = []struct {
 	name    string
 	members []string
 }{
@@ -260,7 +260,7 @@ func (g *sighting) change(names []string) bool {
 		return false
 	}
 	g.names = names
-	if g.stage < len(stages) && slices.Equal(names, stages[g.stage].members) {
+	if g.stage < len(groupStages) && slices.Equal(names, groupStages[g.stage].members) {
 		g.stage++
 	}
 	return true
@@ -270,7 +270,7 @@ func (g *sighting) change(names []string) bool {
 func (g *sighting) has(stage string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, reached := range stages[:g.stage] {
+	for _, reached := range groupStages[:g.stage] {
 		if reached.name == stage {
 			return true
 		}
