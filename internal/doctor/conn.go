@@ -30,7 +30,12 @@ func (p *probe) open(ctx context.Context, timeout time.Duration) (*conn, error) 
 
 // connect opens a session, or resumes one.
 func (p *probe) connect(ctx context.Context, ask *wire.ConnectRequest, authenticated bool) (*conn, error) {
-	nc, session, err := p.ensemble.Connect(ctx, p.at, p.within(ctx), ask, authenticated)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	exchange, stop := outlasting(ctx, answerTime)
+	defer stop()
+	nc, session, err := p.ensemble.Connect(exchange, p.at, p.within(ctx), ask, authenticated)
 	if session.SessionID != 0 {
 		p.opened(p.at, session)
 	}
@@ -42,6 +47,23 @@ func (p *probe) connect(ctx context.Context, ask *wire.ConnectRequest, authentic
 	}
 	context.AfterFunc(ctx, func() { nc.Close() })
 	return &conn{Conn: nc, probe: p, session: session, limit: p.limit}, nil
+}
+
+// answerTime is for how long the answer to a connect request is awaited after
+// the examination was ended: it has the session, which somebody must close.
+const answerTime = time.Second
+
+// outlasting returns a context that ends d after ctx.
+func outlasting(ctx context.Context, d time.Duration) (later context.Context, stop func()) {
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	unhook := context.AfterFunc(ctx, func() {
+		select {
+		case <-later.Done():
+		case <-time.After(d):
+			cancel()
+		}
+	})
+	return later, func() { unhook(); cancel() }
 }
 
 // resume connects to a session, with this password.

@@ -1,9 +1,11 @@
 package doctor_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -11,6 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/doctor"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -65,5 +68,29 @@ func TestSessionsThatAreLarge(t *testing.T) {
 				t.Errorf("%s: told: %t", name, told)
 			}
 		}, testutil.WithMembers(3))
+	}
+}
+
+// Who ends an examination while a connect request has no answer leaves no
+// session: the answer is awaited, because only it says what to close.
+func TestEndedDuringAConnect(t *testing.T) {
+	for nth := range int32(12) {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			ctx, end := context.WithCancel(t.Context())
+			defer end()
+			var asked atomic.Int32
+			d, err := doctor.New(w.Servers(), true, framework.WithDialer(asking(w.Dial, func(c *wire.ConnectRequest) {
+				if c.SessionID == 0 && asked.Add(1) == nth+1 {
+					end()
+				}
+			})))
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.Examine(ctx, func(doctor.Answer) {})
+			if left := w.Sessions(); len(left) > 0 {
+				judge.Errorf(t, "ended at connect request %d of %d: left %v", nth+1, asked.Load(), left)
+			}
+		}, testutil.WithMembers(1))
 	}
 }
