@@ -166,6 +166,10 @@ mutate: ## N (200) faults of SEED (1) in framework and recipes, one at a time: e
 session-limit: ## one client of three real members with as many ephemeral znodes as it may have, of each kind; then its end
 	ZKR_REAL=1 ZKR_WHOLE=1 $(GO) test -count=1 -v -timeout $(TIMEOUT) -run '^TestNoSessionIsTooLargeForItsMembers$$' ./internal/test/acceptance
 
+.PHONY: deaths
+deaths: ## processes with a guardian are killed: 500 at once, and writers, some behind a member that has stopped; 15 minutes
+	ZKR_REAL=1 ZKR_WHOLE=1 $(GO) test -count=1 -v -timeout $(TIMEOUT) -run '^(TestNothingIsExecutedLate|TestManyProcesses)$$' ./guardian
+
 .PHONY: soak-real
 soak-real: ## all recipes on three real members for MINUTES (3), with random faults (ZKR_SEED repeats them)
 	ZKR_REAL=1 ZKR_SOAK=$(MINUTES)m $(GO) test -count=1 -v -timeout 0 -run '^TestSoakOnRealMembers$$' ./internal/test/acceptance
@@ -185,8 +189,15 @@ stalls: ## the suites of all recipes with clients that stall at random: finds te
 build: ## everything, for this system
 	$(GO) build ./...
 
+.PHONY: types
+types: ## the types of packages and tests on macOS and Windows, and with the oldest Go that go.mod allows; compiles nothing
+	$(GO) -C internal/test/typecheck build -o $(CURDIR)/build/typecheck .
+	@set -e; for how in "GOOS=darwin CGO_ENABLED=0" "GOOS=windows CGO_ENABLED=0" GOTOOLCHAIN=go$$(sed -n 's/^go //p' go.mod); do \
+		for module in . internal/test/cutnet sasl/gssapi; do echo "$$module: $$how"; (cd $$module && $(CURDIR)/build/typecheck $$how ./...); done; \
+	done
+
 .PHONY: cross
-cross: ## everything, tests included, for the other systems we support; and with the oldest Go that go.mod allows
+cross: ## go vet for macOS and Windows; go build with the oldest Go
 	@set -e; for os in darwin windows; do \
 		echo "GOOS=$$os go vet ./..."; \
 		GOOS=$$os CGO_ENABLED=0 $(GO) vet ./...; \
@@ -274,9 +285,10 @@ demo: ## the tour of zkr, which checks itself
 PICTURES ?= build/pictures
 
 .PHONY: pictures
-pictures: ## each page of zkr web in PICTURES (build/pictures): wide and on a phone, light and dark; needs chromium and chromium-driver
+pictures: ## each page of zkr web in PICTURES (build/pictures): wide and on a phone, light and dark, and the dashboard; needs chromium, chromium-driver and prometheus
 	@mkdir -p $(PICTURES)
 	ZKR_PICTURES=$(abspath $(PICTURES)) $(GO) test -count=1 -timeout $(TIMEOUT) -run 'TestPictures$$' ./inspect/page
+	cd observe/zkprom && ZKR_PICTURES=$(abspath $(PICTURES)) $(GO) test -count=1 -timeout $(TIMEOUT) -run 'TestPrometheusScrapesAProgramUnderLoad$$/embedded' .
 
 KUBERNETES_VALIDATE := 1.37.0
 
@@ -312,4 +324,4 @@ busy: ## what CI runs in real time, or BUSY, beside four processes that spin: wh
 .PHONY: nightly
 nightly: ## what CI does not run: the whole of what is random or long, cut networks, other releases; resumes, and ends with a line for each
 	.ci/each nightly processors "soak SEEDS=5000" day unusual models mutants "faults FAULT_MINUTES=1" "fuzz FUZZTIME=10s" \
-		-- integration "check-modules ZKR_REAL=1" "race race-modules" soak-real session-limit pictures release-check "cuts MINUTES=1" stalls matrix
+		-- integration "check-modules ZKR_REAL=1" cross "race race-modules" soak-real session-limit deaths pictures release-check "cuts MINUTES=1" stalls matrix

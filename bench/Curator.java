@@ -17,21 +17,28 @@ import org.apache.curator.retry.RetryNTimes;
 
 /**
  * Does the work with Curator's InterProcessMutex ("mutex"), its DistributedAtomicLong ("counter") or its
- * DistributedDoubleBarrier ("barrier"). It answers each line "THREADS LOCKS SECONDS" of standard input with the number of cycles,
- * how long they took, and the median and the longest of them, in seconds. Threads that share a lock or a counter share its object,
- * as Curator intends.
+ * DistributedDoubleBarrier ("barrier"), or acquires a mutex and keeps it ("hold"). It answers each line "THREADS LOCKS SECONDS" of
+ * standard input with the number of cycles, how long they took, and the median and the longest of them, in seconds. Threads that
+ * share a lock or a counter share its object, as Curator intends.
  */
 public class Curator {
     static String servers;
+    static int timeout; // in milliseconds
     static final List<CuratorFramework> clients = new ArrayList<>();
     static int rounds;
 
     public static void main(String[] args) throws Exception {
         servers = args[0];
+        timeout = Integer.parseInt(args[3]);
         connect(1);
         System.out.println("ready");
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         for (String line = in.readLine(); line != null; line = in.readLine()) {
+            if (args[2].equals("hold")) {
+                new InterProcessMutex(clients.get(0), args[1]).acquire();
+                System.out.println("1 0 0 0");
+                continue;
+            }
             String[] words = line.trim().split(" ");
             int threads = Integer.parseInt(words[0]);
             int locks = Integer.parseInt(words[1]);
@@ -53,7 +60,7 @@ public class Curator {
 
     static void connect(int n) throws Exception {
         while (clients.size() < n) {
-            CuratorFramework client = CuratorFrameworkFactory.newClient(servers, 30_000, 10_000, new ExponentialBackoffRetry(100, 10));
+            CuratorFramework client = CuratorFrameworkFactory.newClient(servers, timeout, 10_000, new ExponentialBackoffRetry(100, 10));
             client.start();
             client.blockUntilConnected();
             clients.add(client);

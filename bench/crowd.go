@@ -17,18 +17,14 @@ import (
 type crowd []peer
 
 func startCrowd(ctx context.Context, e entry, at place, processes int) (peer, error) {
-	start := e.start
-	if !e.alone {
-		start = e.startSelf
-	}
-	first, err := start(ctx, at)
+	first, err := e.startAlone(ctx, at)
 	if err != nil {
 		return nil, err
 	}
 	all := make(crowd, processes)
 	all[0] = first
 	err = each(processes-1, func(i int) (err error) {
-		all[i+1], err = start(ctx, at)
+		all[i+1], err = e.startAlone(ctx, at)
 		return err
 	})
 	if err != nil {
@@ -75,6 +71,14 @@ func (c crowd) close() {
 
 // workFlag makes this program a process that works for another one.
 const workFlag = "-work"
+
+// startAlone starts a peer that works in a process of its own.
+func (e entry) startAlone(ctx context.Context, at place) (peer, error) {
+	if e.alone {
+		return e.start(ctx, at)
+	}
+	return e.startSelf(ctx, at)
+}
 
 // startSelf starts a peer that works in this program, in another process of it.
 func (e entry) startSelf(ctx context.Context, at place) (peer, error) {

@@ -23,6 +23,7 @@
 //   - storm: 1,000 clients hold and wait while members are killed
 //   - clients: 1,000 clients that change nothing, and the leader's processor
 //   - outage: 200 clients with a cache each, whose leader is killed
+//   - failover: processes of each peer hold one lock in turn, and are killed
 //
 // The parts caches, creates and outage have peers of their own: the bare wire
 // client, bare multiReads, Curator's CuratorCache and Kazoo's TreeCache. Each

@@ -35,9 +35,9 @@ type foreign struct {
 	errors  *bytes.Buffer // read once it has ended
 }
 
-func startKazoo(recipe string) func(context.Context, place) (peer, error) {
+func startKazoo(recipe string, session time.Duration) func(context.Context, place) (peer, error) {
 	return func(ctx context.Context, at place) (peer, error) {
-		return at.startPython(ctx, "kazoowork.py", kazooProgram, recipe)
+		return at.startPython(ctx, "kazoowork.py", kazooProgram, recipe, fmt.Sprint(session.Seconds()))
 	}
 }
 
@@ -59,9 +59,9 @@ func (at place) startPython(ctx context.Context, file string, program []byte, ar
 	return nil, fmt.Errorf("%w: python3 with kazoo", errMissing)
 }
 
-func startCurator(recipe string) func(context.Context, place) (peer, error) {
+func startCurator(recipe string, session time.Duration) func(context.Context, place) (peer, error) {
 	return func(ctx context.Context, at place) (peer, error) {
-		return at.startJava(ctx, "Curator", curatorProgram, recipe)
+		return at.startJava(ctx, "Curator", curatorProgram, recipe, fmt.Sprint(session.Milliseconds()))
 	}
 }
 

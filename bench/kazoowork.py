@@ -1,5 +1,6 @@
-# Does the work with Kazoo's Lock ("lock") or Counter ("counter"). It answers each line "THREADS LOCKS SECONDS" of standard input
-# with the number of cycles, how long they took, and the median and the longest of them, in seconds.
+# Does the work with Kazoo's Lock ("lock") or Counter ("counter"), or acquires a lock and keeps it ("hold"). It answers each line
+# "THREADS LOCKS SECONDS" of standard input with the number of cycles, how long they took, and the median and the longest of them,
+# in seconds.
 import logging
 import sys
 import threading
@@ -8,8 +9,8 @@ import time
 from kazoo.client import KazooClient
 
 logging.disable(logging.CRITICAL)
-servers, root, recipe = sys.argv[1:]
-client = KazooClient(hosts=servers, timeout=30)
+servers, root, recipe, timeout = sys.argv[1:]
+client = KazooClient(hosts=servers, timeout=float(timeout))
 client.start(timeout=60)
 print("ready", flush=True)
 
@@ -38,6 +39,10 @@ def work(cycle, until, cycles, me):
 
 
 for line in sys.stdin:
+    if recipe == "hold":
+        client.Lock(root).acquire()
+        print("1 0 0 0", flush=True)
+        continue
     threads, locks, seconds = line.split()
     threads, locks = int(threads), int(locks)
     cycles = [None] * threads

@@ -24,7 +24,7 @@ func main() {
 }
 
 // allParts lists the parts, quick ones first.
-const allParts = "nodes,services,consumers,counters,forgotten,lost,barriers,caches,creates,outage,peers,locks,members,processes,storm,clients,markers,floor,handover,busy,grants,scale,profiles"
+const allParts = "nodes,services,consumers,counters,forgotten,lost,barriers,failover,caches,creates,outage,peers,locks,members,processes,storm,clients,markers,floor,handover,busy,grants,scale,profiles"
 
 type options struct {
 	rounds    int
@@ -56,7 +56,11 @@ func run(ctx context.Context) error {
 	flag.StringVar(&o.dir, "dir", "", "directory for the servers' data, on the disk to measure; default: the system's temporary directory")
 	worker := flag.String(workFlag[1:], "", "peer whose work to do for another process of this program, at an address and below a path")
 	copies := flag.String(copiesFlag[1:], "", "copier whose copies to keep for another process of this program, at an address, of a path")
+	guarded := flag.String(guardFlag[1:], "", "be the guardian of the parent process: the servers of its sessions")
 	flag.Parse()
+	if *guarded != "" {
+		return guard(*guarded)
+	}
 	if *worker != "" {
 		return serve(ctx, *worker, place{address: flag.Arg(0), root: flag.Arg(1)}, os.Stdin, os.Stdout)
 	}
@@ -100,6 +104,8 @@ func (o *options) part(name string) func(context.Context, *page) error {
 		return o.nodes(name)
 	case "consumers":
 		return o.consumersPart
+	case "failover":
+		return o.failover
 	case "lost":
 		return o.lost
 	case "markers":

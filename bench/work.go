@@ -64,19 +64,25 @@ var entries = []entry{
 	{"zkrecipes, no handoffs", (*site).zookeeper, startOurs(noHandoffs), "peers processes", false},
 	{"floor: create, list, delete", (*site).zookeeper, startFloor, "peers locks members", false},
 	{"the wire client's Lock", (*site).zookeeper, startWireLock, "peers locks members processes", false},
-	{"Curator InterProcessMutex", (*site).zookeeper, startCurator("mutex"), "peers locks members processes", true},
-	{"Kazoo Lock", (*site).zookeeper, startKazoo("lock"), "peers locks members processes", true},
+	{"Curator InterProcessMutex", (*site).zookeeper, startCurator("mutex", session), "peers locks members processes", true},
+	{"Kazoo Lock", (*site).zookeeper, startKazoo("lock", session), "peers locks members processes", true},
 	{"etcd concurrency.Mutex", (*site).etcd, startEtcd, "peers locks processes", false},
 	{"Redis SET NX", (*site).redis, startRedis, "peers locks", false},
 
 	{ours + " Counter", (*site).zookeeper, startAdding(add), "counters forgotten lost", false},
 	{ours + " Counter, AddOnce", (*site).zookeeper, startAdding(addOnce), "counters lost", false},
 	{"floor: get and versioned set", (*site).zookeeper, startBareAdding, "counters forgotten", false},
-	{"Curator DistributedAtomicLong", (*site).zookeeper, startCurator("counter"), "counters forgotten lost", true},
-	{"Kazoo Counter", (*site).zookeeper, startKazoo("counter"), "lost", true},
+	{"Curator DistributedAtomicLong", (*site).zookeeper, startCurator("counter", session), "counters forgotten lost", true},
+	{"Kazoo Counter", (*site).zookeeper, startKazoo("counter", session), "lost", true},
 
 	{ours + " Double", (*site).zookeeper, startMeeting, "barriers", false},
-	{"Curator DistributedDoubleBarrier", (*site).zookeeper, startCurator("barrier"), "barriers", true},
+	{"Curator DistributedDoubleBarrier", (*site).zookeeper, startCurator("barrier", session), "barriers", true},
+
+	{ours + ", with a guardian", (*site).zookeeper, startHolder(true), "failover", false},
+	{ours + ", no guardian", (*site).zookeeper, startHolder(false), "failover", false},
+	{"Curator InterProcessMutex", (*site).zookeeper, startCurator("hold", failoverSession), "failover", true},
+	{"Kazoo Lock", (*site).zookeeper, startKazoo("hold", failoverSession), "failover", true},
+	{"etcd lease and Mutex", (*site).etcd, startEtcdHolder, "failover", false},
 }
 
 // mostThreads is the number of threads, and of locks, of the largest work.

@@ -19,10 +19,20 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/guardian"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
+	"github.com/zkrecipes/zkrecipes/internal/test/tables"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/barrier"
+	"github.com/zkrecipes/zkrecipes/recipes/cache"
+	"github.com/zkrecipes/zkrecipes/recipes/counter"
+	"github.com/zkrecipes/zkrecipes/recipes/discovery"
+	"github.com/zkrecipes/zkrecipes/recipes/leader"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/recipes/presence"
 	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
+	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 )
 
 const errorsPage = "errors.md"
@@ -64,6 +74,45 @@ func TestErrorsSaysWhatAnErrorWraps(t *testing.T) {
 		}
 	}
 	sameNames(t, said, known)
+}
+
+// texts are the texts of the errors, by which one finds them in a log.
+var texts = map[string]error{
+	"framework.ErrClosed": framework.ErrClosed, "framework.ErrSessionLost": framework.ErrSessionLost,
+	"framework.ErrUnproven": framework.ErrUnproven, "framework.ErrSuspended": framework.ErrSuspended,
+	"framework.ErrNoSession": framework.ErrNoSession, "framework.ErrTooLarge": framework.ErrTooLarge,
+	"framework.ErrAuthFailed": framework.ErrAuthFailed, "framework.ErrAuthRequired": zkerr.WithMeaning(zkerr.Of(wire.SessionClosedRequire)), // as a server says it
+	"recipes.ErrBusy": recipes.ErrBusy, "recipes.ErrNotHeld": recipes.ErrNotHeld, "recipes.ErrReleased": recipes.ErrReleased,
+	"recipes.ErrLayout": recipes.ErrLayout, "recipes.ErrExhausted": recipes.ErrExhausted,
+	"recipes.ErrMaxHold": recipes.ErrMaxHold, "recipes.ErrDeadlock": recipes.ErrDeadlock,
+	"rwlock.ErrUpgrade": rwlock.ErrUpgrade, "semaphore.ErrLimit": semaphore.ErrLimit, "locks.ErrClosed": locks.ErrClosed,
+	"leader.ErrNoLeader": leader.ErrNoLeader, "leader.ErrStop": leader.ErrStop, "leader.ErrResigned": leader.ErrResigned,
+	"leader.ErrTermOver": leader.ErrTermOver, "leader.ErrUnhealthy": leader.ErrUnhealthy,
+	"presence.ErrClosed": presence.ErrClosed, "presence.ErrNotStarted": presence.ErrNotStarted,
+	"presence.ErrRemoved": presence.ErrRemoved, "presence.ErrUnhealthy": presence.ErrUnhealthy,
+	"cache.ErrSnapshot": cache.ErrSnapshot, "counter.ErrData": counter.ErrData, "counter.ErrOverflow": counter.ErrOverflow,
+	"counter.ErrAmount": counter.ErrAmount, "barrier.ErrGone": barrier.ErrGone,
+	"guardian.ErrNotAChild": guardian.ErrNotAChild, "discovery.ErrNoInstance": discovery.ErrNoInstance,
+
+	"zk.ErrNoNode": zk.ErrNoNode, "zk.ErrNodeExists": zk.ErrNodeExists, "zk.ErrBadVersion": zk.ErrBadVersion,
+	"zk.ErrNotEmpty": zk.ErrNotEmpty, "zk.ErrConnectionClosed": zk.ErrConnectionClosed, "zk.ErrClosing": zk.ErrClosing,
+	"zk.ErrNoServer": zk.ErrNoServer, "zk.ErrSessionExpired": zk.ErrSessionExpired, "zk.ErrSessionMoved": zk.ErrSessionMoved,
+	"zk.ErrNoAuth": zk.ErrNoAuth, "zk.ErrInvalidACL": zk.ErrInvalidACL, "zk.ErrBadArguments": zk.ErrBadArguments,
+	"zk.ErrNoChildrenForEphemerals": zk.ErrNoChildrenForEphemerals, "zk.ErrAPIError": zk.ErrAPIError,
+}
+
+// The page has the text of each exported error, and of the wire client's.
+func TestErrorsHasTheTexts(t *testing.T) {
+	ours, rows := map[string]bool{}, []string{}
+	for name, err := range texts {
+		if !strings.HasPrefix(name, "zk.") {
+			ours[name] = true
+		}
+		rows = append(rows, fmt.Sprintf("%s | `%s`", strings.TrimPrefix(err.Error(), "zk: "), name))
+	}
+	slices.Sort(rows)
+	tables.Made(t, errorsPage, "texts", "text | error\n---|---\n"+strings.Join(rows, "\n")+"\n")
+	sameNames(t, ours, exportedErrors(t))
 }
 
 // The page has each code that framework.ErrorCode can return, and no other,

@@ -20,13 +20,13 @@ import (
 // containers a container becomes a persistent znode.
 //
 // A create is not repeated after an unknown outcome: it would bring a znode
-// back that others have deleted since. MaybeApplied(err) is then true, and the
-// error says what exists at path, if that could be read: zk.ErrNodeExists if a
-// znode does. An equal znode may be another client's. Create succeeds only if
-// the znode is an ephemeral one of this session that no other create of this
-// session can have made. For a sequential create that survives a lost answer
-// see Session.CreateProtected. Create costs one request, and two more after an
-// unknown outcome, unless it is sequential.
+// back that others have deleted since. It succeeds only if the znode is an
+// ephemeral one of this session that no other create of this session can have
+// made: an equal znode may be another client's. Otherwise MaybeApplied(err) is
+// true, and the error says what exists at path, if that could be read:
+// zk.ErrNodeExists if a znode does. For a sequential create that survives a
+// lost answer see Session.CreateProtected. Create costs one request, and two
+// more after an unknown outcome, unless it is sequential.
 func (c *Client) Create(ctx context.Context, path string, data []byte, flags int32, acl ...zk.ACL) (string, error) {
 	return c.in().Create(ctx, path, data, flags, acl...)
 }
@@ -55,12 +55,11 @@ func (c *Client) Set(ctx context.Context, path string, data []byte, version int3
 // Delete deletes a znode that has the given version; -1 matches any version. If
 // a retry after an unknown outcome finds no znode, the delete has succeeded.
 //
-// A retry deletes the znode that is then at path. Suppose the first try was
-// executed, its answer was lost, and another process has created the path
-// again. Then Delete(path, -1) deletes that process's znode and returns nil.
-// With a lock at a fixed path that is the next holder's znode. A version helps
-// little, since each new znode begins at 0. Use DeleteCreated where a path may
-// be created again.
+// A retry deletes the znode that is then at path, and returns nil. If the first
+// try was executed, and another process has created the path again, that is the
+// other process's znode: with a lock at a fixed path, the next holder's. A
+// version helps little, since each new znode begins at 0. Use DeleteCreated
+// where a path may be created again.
 func (c *Client) Delete(ctx context.Context, path string, version int32) error {
 	return c.in().Delete(ctx, path, version)
 }
@@ -68,16 +67,15 @@ func (c *Client) Delete(ctx context.Context, path string, version int32) error {
 // DeleteCreated deletes the znode at path if its Czxid and Ctime are those of
 // created. It keeps a znode that was created there later, even in a rebuilt
 // ensemble, except in the window below. If there is another znode or none, the
-// error is zk.ErrNoNode.
-// After an unknown outcome it syncs and looks again: if the znode is gone, or
-// there is another one, it returns nil.
+// error is zk.ErrNoNode. After an unknown outcome it syncs and looks again: if
+// the znode is gone, or there is another one, it returns nil.
 //
-// ZooKeeper has no such delete, so a window remains. DeleteCreated reads
-// the znode, and then deletes it if its version has not changed. It deletes
-// another znode instead if the path was deleted and created again in between,
-// and the new znode has the same version; likewise while a delete whose
-// connection has ended is still on its way through the ensemble. It costs two
-// requests, and three more for each unknown outcome.
+// ZooKeeper has no such delete, so a window remains. DeleteCreated reads the
+// znode, and then deletes it if its version has not changed. It deletes another
+// znode instead if the path was deleted and created again in between, and the
+// new znode has the same version; likewise while a delete whose connection has
+// ended is still on its way through the ensemble. It costs two requests, and
+// three more for each unknown outcome.
 func (c *Client) DeleteCreated(ctx context.Context, path string, created *zk.Stat) error {
 	return c.in().DeleteCreated(ctx, path, created)
 }
@@ -87,8 +85,7 @@ func (c *Client) Exists(ctx context.Context, path string) (bool, *zk.Stat, error
 	return c.in().Exists(ctx, path)
 }
 
-// Children returns the names of the children of a znode, in no order, and its
-// stat.
+// Children returns the names of a znode's children, in no order, and its stat.
 func (c *Client) Children(ctx context.Context, path string) ([]string, *zk.Stat, error) {
 	return c.in().Children(ctx, path)
 }
@@ -147,9 +144,8 @@ func (c *Client) MakePersistentPath(ctx context.Context, path string) error {
 // operations were executed exactly once, however many calls with that marker
 // were made, by any process. If MaybeApplied(err) is true, it is not known
 // whether they were executed or will be: a later call with the same marker
-// settles it. After any other error this call has executed nothing.
-//
-// The promise ends when the marker is removed, which is the caller's task.
+// settles it. After any other error this call has executed nothing. The promise
+// ends when the marker is removed, which is the caller's task.
 //
 // It costs one request, of one operation more, again for each lost answer, and
 // a read if the marker is there.
@@ -177,8 +173,8 @@ func (c *Client) CreateTTL(ctx context.Context, path string, data []byte, flags 
 // After an unknown outcome Put does what Set at version -1 and Create do: it
 // looks, and does not write again. It costs one request if the znode exists,
 // two if not, and two more after an unknown outcome. If others create and
-// delete the znode meanwhile, Put begins again after a pause, within ctx and
-// the client's retry policy.
+// delete the znode meanwhile, Put begins again, with pauses, within ctx and the
+// retry policy.
 func (c *Client) Put(ctx context.Context, path string, data []byte, acl ...zk.ACL) (version int32, err error) {
 	return c.in().Put(ctx, path, data, acl...)
 }
@@ -211,11 +207,10 @@ func (c *Client) DeleteTree(ctx context.Context, path string) (deleted []string,
 //
 // If an answer is lost, the same write is made again at the same version. If it
 // is then refused, MaybeApplied(err) is true, and Update does not compute
-// again: where a change must be made exactly once, use UpdateOnce. A znode that
-// was deleted and created again since the read can have the same version, since
-// each begins at 0. Then Update writes data computed from the old znode to the
-// new one. It costs two requests, and two more for each time that another
-// client was quicker.
+// again: where a change must be made exactly once, use UpdateOnce. If the znode
+// was deleted and created again since the read, it can have the same version,
+// and the new znode gets data computed from the old one. It costs two requests,
+// and two more for each time that another client was quicker.
 func (c *Client) Update(ctx context.Context, path string, change func(old []byte, stat *zk.Stat) ([]byte, error)) (*zk.Stat, error) {
 	return c.in().Update(ctx, path, change)
 }
@@ -224,8 +219,8 @@ func (c *Client) Update(ctx context.Context, path string, change func(old []byte
 // MultiOnce. So a change is made at most once for a marker, by whatever
 // process, and after a lost answer it goes on. If the marker is there, the
 // result is Repeated, even if change would fail now or the znode is gone. It
-// costs two requests, as Update does, and two more if change fails or the znode
-// is missing.
+// costs what Update costs, and two requests more if change fails or there is no
+// znode.
 func (c *Client) UpdateOnce(ctx context.Context, path, marker string, change func(old []byte, stat *zk.Stat) ([]byte, error)) (MultiOnceResult, error) {
 	result, err := c.in().UpdateOnce(ctx, path, marker, change)
 	return MultiOnceResult(result), err
@@ -238,12 +233,9 @@ type MultiOnceResult struct {
 	// before. It is false if this call may have done it, even if an answer was
 	// lost and another call with the same marker was quicker.
 	Repeated bool
-
 	// Responses are those to the operations, without the one to the marker. They
-	// are nil if the call has not received them: after a lost answer, or if
-	// Repeated is true.
+	// are nil if the call has not got them: after a lost answer, or if Repeated.
 	Responses []zk.MultiResponse
-
 	// Note is the data of the marker, and Stat its stat; Stat.Czxid is the
 	// transaction that has executed the operations. If Responses is not nil, Note
 	// is the caller's, and Stat is nil: it would cost a request. Both are nil if
@@ -275,21 +267,19 @@ type ReadResult struct {
 // The reads are no snapshot: a change can come between any two of them. Each
 // shows at least all writes that were answered to this client before the call.
 //
-// A request has up to 256 reads, and not more than about 64 kB of answers are
-// expected to it, by the sizes of earlier ones: it begins with 32 reads, and
-// alone. About 256 kB are asked for at a time, by all calls in a session
-// together, because the heartbeats of leases share the connection. But sizes
-// can only be guessed. If large data follow much small data, up to 256 reads of
-// them are asked for in each of four requests. An answer of more than 64 MiB
-// closes the connection, and fewer are asked for then.
+// A request has up to 256 reads, of about 64 kB by the sizes of earlier
+// answers; the first has 32, and is alone. About 256 kB are asked for at a
+// time, by all calls in a session together, because the heartbeats of leases
+// share the connection. But if large data follow much small data, up to 256
+// reads of them are asked for in each of four requests. An answer of more than
+// 64 MiB closes the connection, and fewer are asked for then.
 //
 // Servers before 3.6 have no such requests. There each read is a request, and
 // 64 of them are under way at a time. To find that out costs one short
-// connection for each connection of the client that ReadAll is used on: it
-// asks the server for its version (srvr). If the server does not tell, it costs
-// two short connections and a session, which is closed at once. Without an
-// answer the server is asked again, with pauses of up to a minute, and each
-// read is a request until it has answered.
+// connection for each connection of the client that ReadAll is used on, to ask
+// the server for its version (srvr). If it does not tell, it costs two, and a
+// session, which is closed at once. Without an answer it is asked again, with
+// pauses of up to a minute, and each read is a request until then.
 func (c *Client) ReadAll(ctx context.Context, reads ...Read) ([]ReadResult, error) {
 	return managed.ReadAll(ctx, c.in(), reads, resultOf)
 }
@@ -303,8 +293,8 @@ type Data struct {
 	Exists bool
 	Data   []byte   // must not be changed: it may be shared
 	Stat   *zk.Stat // nil unless Exists
-	// Err is set in the last value if the watch ends for another reason than
-	// the end of ctx, such as ErrClosed or zk.ErrNoAuth.
+	// Err is set in the last value if the watch ends for another reason than the
+	// end of ctx, such as ErrClosed or zk.ErrNoAuth.
 	Err error
 }
 
@@ -317,12 +307,12 @@ type Children struct {
 }
 
 // WatchData delivers the data of the znode at path, and each change of it,
-// until ctx ends. The znode need not exist, but the chroot must, unless the
-// client has WithCreateChroot: without it the call fails with zk.ErrNoNode, and
-// the error names the chroot. The channel has the current value at once. A
-// newer value replaces one that was not received yet, so a slow reader misses
-// values, but never the last one. The watch survives reconnects and the loss of
-// the session; the channel is closed when ctx ends.
+// until ctx ends; then the channel is closed. The znode need not exist, but the
+// chroot must, unless the client has WithCreateChroot: without it the call
+// fails with zk.ErrNoNode, and the error names the chroot. The channel has the
+// current value at once. A newer value replaces one that was not received yet,
+// so a slow reader misses values, but never the last one. The watch survives
+// reconnects and the loss of the session.
 //
 // A server can fail to send an event, as servers since 3.7.3, 3.8.4 and 3.9.2
 // do while the client may not read the znode. So the client also looks by

@@ -7,15 +7,10 @@
 //	defer client.Close()
 //	data, stat, err := client.Get(ctx, "/app/config")
 //
-// What is here:
-//
-//   - [Client]: the operations (Create, Get, Set, Delete, Multi, ...).
-//   - [Client.Listen]: the states of the connection, in order.
-//   - [Client.WatchData] and [Client.WatchChildren]: watches that survive
-//     reconnects and sessions.
-//   - [Session]: one ZooKeeper session, for what must be done in it or not at
-//     all, with one-time watches and protected creates. Use it to write a
-//     recipe.
+// A [Client] has the operations, its states ([Client.Listen]), and watches that
+// survive reconnects and sessions ([Client.WatchData]). A [Session] is for what
+// must be done in one ZooKeeper session or not at all, such as recipes, with
+// one-time watches and protected creates.
 //
 // # Operations and failures
 //
@@ -37,9 +32,8 @@
 // # States
 //
 // A session begins, may be suspended and resume, and ends once, for good. After
-// its end the client opens another one. Each session has its own wire
-// connection: a request that was queued in a dead session is never executed in
-// the next one.
+// its end the client opens another one. Each has its own wire connection: a
+// request that was queued in a dead session is never executed in the next.
 //
 //	Connecting              a session is connected              -> Connected
 //	Connected               the connection is lost              -> Suspended
@@ -52,7 +46,8 @@
 //
 // While the state is Connected you may work. While it is Suspended you may go
 // on with what you hold until one stop margin before the deadline, but nothing
-// new is granted. After Lost nothing that you held in the session is yours.
+// new is granted: requests wait, and watches report nothing. After Lost nothing
+// that you held is yours: its znodes and watches are gone, or will be.
 //
 // # Deadlines
 //
@@ -79,9 +74,9 @@
 // that is T/3 - M during the first T/3.
 //
 // Only a session that holds something has heartbeats and an enforced deadline:
-// see [Session.Hold]. Any other one is Lost when the ensemble says so. In an
-// outage it is Suspended, for as long as that takes, and resumes if the
-// ensemble still knows it.
+// see [Session.Hold]. Any other one is Suspended for as long as an outage
+// takes, and resumes if the ensemble still knows it. It is Lost when the
+// ensemble says so, or when a connection of the user hangs for T.
 //
 // # Costs
 //

@@ -10,9 +10,8 @@ var (
 	// ErrSessionLost is returned when the session is over, or can no longer be
 	// proven alive. Its ephemeral znodes and watches are gone, or will be.
 	ErrSessionLost = zkerr.SessionLost
-	// ErrUnproven wraps ErrSessionLost. It is the reason when the client's own
-	// clock ended a session or a lease: no answer has proven in time that the
-	// session is still alive.
+	// ErrUnproven wraps ErrSessionLost. It is the reason when the client's clock
+	// ended a session or a lease: no answer has proven in time that it is alive.
 	ErrUnproven = zkerr.Unproven
 	// ErrSuspended wraps ErrSessionLost. It is the reason when a lost connection
 	// has ended a lease: see ErrorPolicyConnection.
@@ -26,8 +25,8 @@ var (
 	// See WithMaxRequest and WithMaxEphemerals.
 	ErrTooLarge = zkerr.TooLarge
 	// ErrAuthFailed wraps zk.ErrAuthFailed. It is the reason when a server, or
-	// what the mechanism asks, has refused the client, or when a server could not
-	// prove who it is.
+	// what the mechanism asks, has refused the client, or a server could not prove
+	// its identity.
 	ErrAuthFailed = zkerr.AuthFailed
 	// ErrAuthRequired wraps ErrAuthFailed. It is the answer of a server to a
 	// request of a client that it has let connect: it requires SASL, and the

@@ -1,12 +1,14 @@
 package framework_test
 
 import (
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // hangingGuardian never returns from Over, nor from Close.
@@ -82,3 +84,41 @@ func TestAGuardianThatHangsCostsNoLease(t *testing.T) {
 		})
 	}
 }
+
+// TestMuteGuardiansFailNoConnect: a server answers the connect in time, and the
+// time for that is not used up by guardians that hang then.
+func TestMuteGuardiansFailNoConnect(t *testing.T) {
+	for _, timeout := range []time.Duration{200 * time.Millisecond, time.Second, 10 * time.Second} {
+		t.Run(timeout.String(), func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				dial := w.ClientNet("a").Dial
+				var dials atomic.Int32
+				until := make(chan struct{})
+				opts := []framework.Option{
+					framework.WithSessionTimeout(timeout),
+					framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+						dials.Add(1)
+						return dial(network, address, limit)
+					}),
+				}
+				for range 4 {
+					opts = append(opts, framework.WithGuardian(mutes{hangingGuardian{until}}))
+				}
+				c := w.Connect("a", opts...)
+				if got := w.Session(c).Timeout(); got != timeout {
+					t.Fatalf("granted %v", got)
+				}
+				time.Sleep(timeout / 2)
+				if n := dials.Load(); n != 1 {
+					t.Errorf("%d connections", n)
+				}
+				close(until)
+			}, testutil.WithSessionTimeouts(100*time.Millisecond, time.Minute))
+		})
+	}
+}
+
+// mutes is a guardian that hangs from its first Guard on.
+type mutes struct{ hangingGuardian }
+
+func (g mutes) Guard(framework.DeadSession) { <-g.until }

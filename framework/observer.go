@@ -25,9 +25,8 @@ func Together(opts ...Option) Option {
 // An Observer has functions that the client calls when something happens: a
 // request, or a change of its state. Each may be nil. If one panics, the panic
 // is logged, and the function is called again at the next event. All paths are
-// absolute: they include chroot and namespace.
-//
-// # Where they are called
+// absolute: they include chroot and namespace. A context has the values of the
+// caller's context.
 //
 // The client has at most one goroutine for each option that observes. It calls
 // the functions of the option's observers one at a time, in the order of the
@@ -36,19 +35,13 @@ func Together(opts ...Option) Option {
 // wait in memory, and nothing else waits. When too many events wait, further
 // ones are dropped. Dropped reports how many, of all packages in the same
 // option; an option without a Dropped is told nothing. The limit is 4096 for
-// requests, Batched, Retried, reads of caches and counters, and 65536 for the
-// rest. RequestStart and RequestEnd of one request are dropped together.
-//
-// # Contexts
-//
-// A context that is passed to a function has the values of the caller's
-// context. RequestStart returns a context, which RequestEnd gets. Only its
-// values are used.
+// requests, Batched, Retried, and reads of caches and counters; 65536 for the
+// rest.
 type Observer struct {
-	// RequestStart is called for each request to the ensemble, and RequestEnd for
-	// its answer. They run on the observer's goroutine, so both may be called
-	// after the answer: use Request.Began and RequestResult.Took for times. They
-	// are not called for the heartbeats of the session.
+	// RequestStart is called for each request to the ensemble, but for heartbeats,
+	// and RequestEnd for its answer, with the values of the context that
+	// RequestStart has returned. Both may be called after the answer: use
+	// Request.Began and RequestResult.Took for times. They are dropped together.
 	RequestStart func(ctx context.Context, r Request) context.Context
 	RequestEnd   func(ctx context.Context, r Request, result RequestResult)
 	// Retried is called when an operation is tried again after an error.
@@ -57,11 +50,9 @@ type Observer struct {
 	// contenders, or the creates of several presences, were sent together. For
 	// RequestStart and RequestEnd that is one "multi".
 	Batched func(b Batch)
-
 	// EphemeralsChanged is called when the used percentage of the limit of
 	// ephemeral paths changes: see WithMaxEphemerals.
 	EphemeralsChanged func(EphemeralsChange)
-
 	// Opened is called once for each client that New returns, before StateChanged.
 	// The client ends with a change of its state to Closed.
 	Opened func()
@@ -72,8 +63,8 @@ type Observer struct {
 	// Moved is called when the client moves to another server of its list, and
 	// when a try to move has failed: see Client.SetServers.
 	Moved func(m Move)
-	// GuardianLost is called once for each guardian of WithGuardian that has
-	// ended or hangs, while the client is not closed.
+	// GuardianLost is called once for each guardian of WithGuardian that has ended
+	// or hangs, while the client is not closed.
 	GuardianLost func(err error)
 	// Dropped is called after events were dropped.
 	Dropped func(d Drop)
@@ -104,8 +95,8 @@ func (o *Observer) in() managed.Observer {
 	return in
 }
 
-// told returns a function that tells fn of an event in the words of this
-// package, nil without fn.
+// told returns what tells fn of an event in the words of this package, nil
+// without fn.
 func told[In, Out any](fn func(Out), as func(In) Out) func(In) {
 	if fn == nil {
 		return nil
@@ -137,8 +128,7 @@ type Retry struct {
 	Err  error // of the previous attempt
 }
 
-// Batch is a request in which several writes were sent together: see
-// Observer.Batched.
+// Batch is a request with several writes: see Observer.Batched.
 type Batch struct{ Operations int }
 
 // Abandonment is the end of a connection that the client has given up.
@@ -151,16 +141,11 @@ type Abandonment struct {
 // AbandonReason says why the client has given a connection up.
 type AbandonReason string
 
-// Why the client has given a connection up.
+// The values of an AbandonReason.
 const (
-	// AbandonedSilent: the server has not answered the connect request.
-	AbandonedSilent AbandonReason = "silent"
-	// AbandonedUnproven: no answer has proven in time that the server is in touch
-	// with its leader.
-	AbandonedUnproven AbandonReason = "unproven"
-	// AbandonedStuck: the wire client has not ended after its connection was
-	// closed. It is left behind.
-	AbandonedStuck AbandonReason = "stuck"
+	AbandonedSilent   AbandonReason = "silent"   // the server has not answered the connect request
+	AbandonedUnproven AbandonReason = "unproven" // no answer has proven in time that the server is in touch with its leader
+	AbandonedStuck    AbandonReason = "stuck"    // the wire client has not ended after its connection was closed: it is left behind
 )
 
 // Move is a move of the client to another server, or a try that has failed.
@@ -174,8 +159,8 @@ type Move struct {
 // Drop reports how many events were dropped since the last Drop.
 type Drop struct{ Events int }
 
-// EphemeralsChange says how much of its limit a session uses for the paths of
-// its ephemeral znodes.
+// EphemeralsChange says how much of its limit a session uses: see
+// WithMaxEphemerals.
 type EphemeralsChange struct {
 	Client  uint64 // tells the clients of a process apart
 	Bytes   int    // in use, or reserved

@@ -21,22 +21,21 @@ import (
 
 // This file has the options of New.
 
-// Dialer opens a connection to a server. address is "host:port" as it was given
-// to New, or an IP address if the names are resolved: see WithDialer. It must
-// return within timeout.
+// Dialer opens a connection to a server. address is "host:port", with a name or
+// an IP address: see WithDialer. It must return within timeout.
 type Dialer func(network, address string, timeout time.Duration) (net.Conn, error)
 
 // Proof selects what the heartbeat of a client proves.
 type Proof int
 
 const (
-	// ProofSync: the heartbeat is a sync, which the leader answers. A leader
-	// that has lost its quorum, and has not noticed yet, still answers it and
-	// accepts sessions.
+	// ProofSync: the heartbeat is a sync, which the leader answers. A leader that
+	// has lost its quorum, and has not noticed yet, still answers it and accepts
+	// sessions.
 	ProofSync Proof = iota
-	// ProofWrite: the heartbeat is a multi of one check on the root, which
-	// needs the quorum. It costs the ensemble one log write per heartbeat. Only
-	// writes, and the creation of the session, count as proof.
+	// ProofWrite: the heartbeat is a multi of one check on the root, which needs
+	// the quorum. It costs the ensemble one log write per heartbeat. Only writes,
+	// and the creation of the session, count as proof.
 	ProofWrite
 )
 
@@ -44,16 +43,15 @@ const (
 type ErrorPolicy int
 
 const (
-	// ErrorPolicySession: a lease survives a disconnect, until its deadline.
-	// This is Curator's SessionConnectionStateErrorPolicy.
+	// ErrorPolicySession: a lease survives a disconnect, until its deadline. This
+	// is Curator's SessionConnectionStateErrorPolicy.
 	ErrorPolicySession ErrorPolicy = iota
 	// ErrorPolicyConnection: a lease is lost as soon as the state is Suspended.
 	// This is Curator's StandardConnectionStateErrorPolicy, its default.
 	ErrorPolicyConnection
 )
 
-// Option configures a client: New takes all of them, and returns an error for a
-// bad value.
+// Option configures a client. New returns an error for a bad value.
 type Option func(*config)
 
 // config is what options set. Only packages of this module can name it.
@@ -79,11 +77,8 @@ func WithRetry(p retry.Policy) Option { return func(c *config) { c.Retry, c.Retr
 // another goroutine. Of this and WithSlog, the last one counts. Default: none.
 func WithLogger(log *zap.Logger) Option { return func(c *config) { c.Log = log } }
 
-// WithSlog is WithLogger for a logger of log/slog. Lines have no source file
-// and line.
-func WithSlog(log *slog.Logger) Option {
-	return func(c *config) { c.Log = supplied.Slog(log) }
-}
+// WithSlog is WithLogger for log/slog. Lines have no source file and line.
+func WithSlog(log *slog.Logger) Option { return func(c *config) { c.Log = supplied.Slog(log) } }
 
 // WithACL sets the ACL of all znodes that are created without one, parents
 // included. acl is copied. Default: all permissions for everybody.
@@ -111,60 +106,54 @@ func WithMaxRequest(bytes int) Option { return func(c *config) { c.MaxRequest = 
 // ephemeral znodes: absolute paths, plus 4 bytes each. A create above the limit
 // fails with ErrTooLarge and is not sent. Before that, the client releases
 // lingering locks, and asks the ensemble what there is. If the server does not
-// say whether it can be asked, the create is tried again, for three session
-// timeouts at most.
+// say whether it can be asked, the create is tried again, for up to three
+// session timeouts.
 //
 // The limit protects the ensemble. The end of a session is one transaction with
 // all these paths. If it is longer than the servers' jute.maxbuffer and
 // jute.maxbuffer.extrasize together, no member can read it, and none starts
-// again (ZOOKEEPER-4306). More znodes need more clients, or shorter paths. A
-// larger limit needs a larger extrasize at all servers. Servers before 3.6 have
-// no such transaction; with them the client applies no limit. From half of
+// again (ZOOKEEPER-4306). A larger limit needs a larger extrasize at all
+// servers. Use more clients or shorter paths instead. Servers before 3.6 have
+// no such transaction, and the limit is not applied. From half of
 // WithMaxRequest on a warning is logged.
 //
 // Bytes are reserved in advance, so that a holder is never refused: for permits
 // and for the downgraded read of a write lock when the caller joins the line,
 // for a presence when it is first created. At least 16384, at most 2147483647.
 // Default one and a half times WithMaxRequest.
-func WithMaxEphemerals(bytes int) Option {
-	return func(c *config) { c.MaxEphemerals, c.EphemeralsSet = bytes, true }
-}
+func WithMaxEphemerals(bytes int) Option { return func(c *config) { c.MaxEphemerals = &bytes } }
 
 // WithCreateChroot lets the client create its chroot, the path behind the
-// addresses of the servers. A create that finds a znode missing, of the client
-// or of a recipe, then creates the chroot, and what is missing above it, as
-// persistent znodes with the client's ACL, and is made once more. If several
-// clients do so at once, all succeed. Reads and watches create nothing. It
-// costs two requests for each create that fails with zk.ErrNoNode, and none
-// otherwise. Default: a create that finds the chroot missing fails with
-// zk.ErrNoNode, and its error names the chroot.
+// addresses of the servers. A create that finds a znode missing then creates
+// the chroot, and what is missing above it, as persistent znodes with the
+// client's ACL, and is made once more. If several clients do so at once, all
+// succeed. Reads and watches create nothing. It costs two requests for each
+// create that fails with zk.ErrNoNode. Default: a create below a missing chroot
+// fails, as New says.
 func WithCreateChroot() Option { return func(c *config) { c.CreateChroot = true } }
 
-// WithDialer sets the function that opens connections. It is called with the
-// names of the server list, unless WithResolver is also set. Without
-// WithResolver the dialer looks up the names, and a failing name service can
-// cost leases. Default: TCP.
+// WithDialer sets the function that opens connections. With WithResolver it
+// gets addresses. Otherwise it gets the names of the server list, and looks
+// them up: then a failing name service can cost leases. Nobody waits for a
+// dialer for longer than its timeout. Default: TCP.
 func WithDialer(dial Dialer) Option { return func(c *config) { c.Dial = dial } }
 
 // WithResolver sets the resolver for the names of the server list. The dialer
 // is then called with addresses. Each attempt to connect looks up its name, and
 // at the same time all other names without a recent answer. If a name has
 // several addresses, each is tried in turn, as if the list had all of them. r
-// is copied. Lookups end with the client, except those that Go leaves to the C
-// library.
+// is copied. Lookups end with the client, but for those by the C library.
 //
 // If the name server fails, or is silent for a 48th of the session timeout, the
-// client uses the addresses of the last answer. It does not if the name server
-// says that the name does not exist, or has other addresses. At an address of
-// the last answer the session is resumed. There, from a third of the session
-// timeout after that answer on, a new session, or the answer
-// that the session is gone, counts only if the chroot has the same Czxid and
-// Ctime as before; without a chroot, only if the latest transaction of the
-// ensemble is not below the latest one that the client has seen. The chroot is
-// the safer check, so use one. If the list has names, the client makes one
-// request for this after each connect.
-//
-// Default: net.DefaultResolver, or none if WithDialer is set.
+// client uses the addresses of the last answer, but not if it answers that
+// there is no such name, or with other addresses. At an address of the last
+// answer the session is resumed. From a third of the session timeout after that
+// answer on, a new session there, or the answer that the session is gone,
+// counts only if the chroot has the same Czxid and Ctime as before; without a
+// chroot, only if the ensemble's latest transaction is not below the latest one
+// that the client has seen. The chroot is the safer check, so use one. If the
+// list has names, this costs one request after each connect. Default:
+// net.DefaultResolver, or none if WithDialer is set.
 func WithResolver(r *net.Resolver) Option {
 	return func(c *config) { c.Resolver, c.ResolverSet = r, true }
 }
@@ -174,15 +163,14 @@ func WithResolver(r *net.Resolver) Option {
 // New is meant; another one is an error. New still needs a list, which is used
 // until the function has returned one.
 //
-// The client calls the function on a goroutine of its own: at the start, about
-// once a minute, and when each server of the list was called without success.
-// In an outage there are pauses between the calls, which grow up to a minute.
-// A call gets one session timeout; what it returns later is dropped. While the
-// client is connected an answer replaces the list when it has come twice in a
-// row; without a connection it does immediately. If the function fails, panics,
-// or returns an empty or a wrong list, the last list stays, and a warning is
-// logged. Then all is as with Client.SetServers, which ends the calls of the
-// function. Default: the list changes only by SetServers.
+// The client calls the function on a separate goroutine: at the start, about
+// once a minute, and when each server of the list was called without success,
+// then with pauses that grow up to a minute. A call gets one session timeout;
+// what it returns later is dropped. While the client is connected an answer
+// replaces the list when it has come twice in a row; without a connection it
+// does immediately. If the function fails, panics, or returns an empty or a
+// wrong list, the last list stays, and a warning is logged. A new list has the
+// effects of Client.SetServers, which ends the calls. Default: none.
 func WithServersFunc(list func(ctx context.Context) (string, error)) Option {
 	return func(c *config) { c.Servers, c.ServersSet = list, true }
 }
@@ -194,7 +182,7 @@ func WithServersFunc(list func(ctx context.Context) (string, error)) Option {
 // clients reach the servers by other addresses than members do.
 //
 // Servers of New, SetServers and WithServersFunc stay in the list, and are
-// called first. Servers that were silent when they were called last are called
+// called first; servers that were silent when they were called last are called
 // last. The client moves away from a member that was removed from the config,
 // even if it was given, as after SetServers. It does not move for a new one.
 //
@@ -207,11 +195,11 @@ func WithServersFunc(list func(ctx context.Context) (string, error)) Option {
 // reconfigures, each member may show its own file: what members have shown
 // within an hour counts together.
 //
-// At an address that only the config has, a session is resumed. A new session,
-// or the answer that the session is gone, counts only as WithResolver says for
-// an address of an earlier answer. So use a chroot. A Guardian is told of the
-// given servers alone. Credentials and the password of the session go to all
-// members: trust who may reconfigure the ensemble.
+// At an address that only the config has, a session is resumed, and a new
+// session, or the answer that the session is gone, counts as WithResolver says
+// for an address of an earlier answer: so use a chroot. A Guardian is told of
+// the given servers alone. Credentials and the password of the session go to
+// all members: trust who may reconfigure the ensemble.
 //
 // It costs one request in a session timeout, and two after each connect.
 func WithEnsembleTracking() Option { return func(c *config) { c.Track = managed.Track } }
@@ -229,31 +217,27 @@ func WithTLS(cfg *tls.Config) Option {
 
 // WithTLSFunc is WithTLS with a configuration that may change: certificates are
 // replaced before they expire. The client calls current before each connection,
-// the one that closes a lost session included, on a goroutine of its own, so it
-// may read files. It must not change what it has returned. It has the rest of
-// the time to connect; what it returns after that is dropped. If it fails, or
-// returns nil, the server is not called, and the next attempt asks again.
-// Connections that stand keep the configuration that they were made with.
+// the one that closes a lost session included, on a separate goroutine, so it
+// may read files. It must not change what it has returned. What it returns
+// after the time to connect is dropped. If it fails, or returns nil, the server
+// is not called, and the next attempt asks again. Existing connections do not
+// change.
 func WithTLSFunc(current func() (*tls.Config, error)) Option {
 	return func(c *config) { c.TLS, c.TLSSet = current, true }
 }
 
 // WithStopMargin sets how long before its deadline a lease is declared lost, so
-// that work under it has time to stop. At most a third of the session timeout,
-// the one that is granted: if that makes the margin too long, a third of it is
-// used. The longer the margin, the shorter the disconnect, and the round trip
-// to the leader, at which leases last. 0, or at least 1ms. Default a tenth of
-// the session timeout.
-func WithStopMargin(d time.Duration) Option {
-	return func(c *config) { c.StopMargin, c.StopMarginSet = d, true }
-}
+// that work under it has time to stop. The longer the margin, the shorter the
+// disconnect, and the round trip to the leader, at which leases last. 0, or at
+// least 1ms, and at most a third of the session timeout: if a shorter timeout
+// is granted, a third of that at most. Default a tenth of the session timeout.
+func WithStopMargin(d time.Duration) Option { return func(c *config) { c.StopMargin = &d } }
 
 // WithServerTick sets the servers' tickTime: the longest one of members that
-// may lead, or be an observer master. The wait F between a contact and the
-// round trips that prove it is a third of the session timeout T by default.
-// With this option it is a tick and T/40, or half a tick and T/12 if that is
-// longer. But if that is longer than T/3, it is T/3, or a tick if that is
-// longer.
+// may lead, or be an observer master. By default the wait F between a contact
+// and the round trips that prove it is a third of the session timeout T. With
+// this option it is a tick and T/40, or half a tick and T/12 if that is longer;
+// but at most T/3, or a tick if that is longer.
 //
 // A tick of up to T/5 makes heartbeats rarer, 8 syncs in T instead of 12, and
 // proofs quicker. A long one is needed if T/3 is shorter than a tick, and one
@@ -263,18 +247,16 @@ func WithStopMargin(d time.Duration) Option {
 //     timeout is less than that.
 //   - Clients reach the leader over two hops, because a member follows an
 //     observer master (observerMasterPort, ZooKeeper 3.6). Each hop delays the
-//     news of a session by up to half a tick.
+//     news of a session by up to half a tick, and the servers' network adds to
+//     it. So pass a tick and T/12, or more: F must exceed a tick by more than a
+//     round trip between these two members takes at worst.
 //   - The members have different tickTimes. The leader's determines the delay,
 //     while another member's may have determined the shortest session timeout.
 //
-// Over two hops the servers' network adds to that delay. F must exceed a whole
-// tick by more than a question of the observer master and the observer's answer
-// take at worst. So behind an observer master pass a tick and T/12, or more.
-//
 // At least 1ms, and at most half of the session timeout. If the servers grant a
-// session timeout that is too short for this tick, no lease can last. Each
-// proof then fails immediately, with an error that names the granted timeout,
-// the stop margin and the tick. The client never uses a shorter tick instead.
+// session timeout that is too short for this tick, no lease can last, since the
+// client never uses a shorter tick instead: each proof fails immediately, with
+// an error that names the granted timeout, the stop margin and the tick.
 // Default 0: not known, and not needed.
 func WithServerTick(d time.Duration) Option { return func(c *config) { c.ServerTick = d } }
 
@@ -282,20 +264,19 @@ func WithServerTick(d time.Duration) Option { return func(c *config) { c.ServerT
 func WithProof(p Proof) Option { return func(c *config) { c.Proof = managed.Proof(p) } }
 
 // WithBatching sets whether the creates and deletes with which contenders join
-// and leave lines share requests. If true, those that are asked for while
-// several requests of the same session are under way are sent together, as one
-// multi. While few are under way, each is sent at once. If false, each is a
-// request of its own, and is always sent at once. Default true.
+// and leave lines share requests. If true, each is sent at once while few
+// requests of the session are under way; otherwise those that are asked for
+// meanwhile are sent together, as one multi. If false, each is a request of its
+// own, and is always sent at once. Default true.
 func WithBatching(on bool) Option { return func(c *config) { c.NoBatching = !on } }
 
 // WithContainers sets whether the client creates containers, which the ensemble
 // removes some time after their last child. If false, it creates persistent
 // znodes instead, directories of recipes and their parents included. If true,
-// it creates persistent znodes only while the servers have no containers: a
-// server refused a container as unimplemented or as bad arguments, or two
-// connections in a row ended on the create of one. It asks again over a
-// separate connection, after pauses of up to an hour and at each new server.
-// Default true.
+// it does so only while the servers have no containers: a server refused one as
+// unimplemented or as bad arguments, or two connections in a row ended on the
+// create of one. It asks again over a separate connection, after pauses of up
+// to an hour and at each new server. Default true.
 func WithContainers(on bool) Option { return func(c *config) { c.NoContainers = !on } }
 
 // WithSweep makes the client delete the directories that it has made for
@@ -308,18 +289,16 @@ func WithContainers(on bool) Option { return func(c *config) { c.NoContainers = 
 // Kept are the chroot, and directories in Kazoo's layouts. Of those that the
 // client has not made, it deletes only what it would make: one without data,
 // with the client's ACL, neither of them ever set. If several clients with this
-// option use a directory, the first of them deletes it. A directory stays if
-// none of them is left. On ClickHouse Keeper one stays in which data of a child
-// was set.
+// option use a directory, the first of them deletes it, and nobody does if none
+// of them is left. On ClickHouse Keeper one stays in which data of a child was
+// set.
 //
 // It costs one request for each directory in every idle, one after the other,
 // and one for the delete. At least 1s; minutes are usual. Default: nothing is
 // deleted.
-func WithSweep(idle time.Duration) Option {
-	return func(c *config) { c.Sweep, c.SweepSet = idle, true }
-}
+func WithSweep(idle time.Duration) Option { return func(c *config) { c.Sweep = &idle } }
 
-// WithErrorPolicy sets what a disconnect means for leases. Default
+// WithErrorPolicy sets what a disconnect does to leases. Default
 // ErrorPolicySession.
 func WithErrorPolicy(p ErrorPolicy) Option {
 	return func(c *config) { c.ErrorPolicy = managed.ErrorPolicy(p) }
@@ -327,10 +306,9 @@ func WithErrorPolicy(p ErrorPolicy) Option {
 
 // WithGuardian tells g of each session of the client before anything is sent in
 // it, and of its end. g closes the sessions if this process dies, so that
-// others get what it has held in milliseconds instead of a session timeout: see
-// package guardian, whose Guardian is one. The option may be repeated: each g
-// is told. It costs a write to a socket at each connect, and no request.
-// Default: none.
+// others get what it has held in milliseconds instead of a session timeout:
+// package guardian has one. The option may be repeated: each g is told. It
+// costs a write to a socket at each connect, and no request. Default: none.
 func WithGuardian(g Guardian) Option {
 	return func(c *config) { c.Guardians = append(c.Guardians, guardianOf(g)) }
 }
@@ -338,8 +316,8 @@ func WithGuardian(g Guardian) Option {
 // Guardian is told of the sessions of a client. The client calls its methods on
 // separate goroutines, one at a time. A connection waits for Guard. A method
 // that panics, or takes longer than 100ms and a 20th of the session timeout, is
-// the last one that is called: the guardian is lost. The client logs that, and
-// calls Observer.GuardianLost.
+// the last one that is called. The guardian is then lost: the client logs that,
+// and calls Observer.GuardianLost.
 type Guardian interface {
 	// Guard is called with each answer to a connect of a session.
 	Guard(s DeadSession)
@@ -356,8 +334,8 @@ type Guardian interface {
 	Close() error
 }
 
-// DeadSession is a session as it can be closed by another process, once the one
-// that it belongs to is dead.
+// DeadSession is a session as another process can close it, once its own is
+// dead.
 type DeadSession struct {
 	ID       int64
 	Password []byte

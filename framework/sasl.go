@@ -18,12 +18,11 @@ import (
 // immediately. See also SASLRenewer.
 type SASL interface {
 	// Begin begins an exchange with a server. It is called before the server is
-	// dialed, on a separate goroutine, so it may ask a directory or read a
-	// file. Several calls may be under way, 16 at most. ctx ends when the
-	// attempt to connect has no time left; what is returned after that is
-	// dropped. An error means that the server is not dialed. It must wrap
-	// ErrAuthFailed if it is a refusal, and not if something could not be
-	// reached.
+	// dialed, on a separate goroutine, so it may ask a directory or read a file.
+	// Several calls may be under way, 16 at most. ctx ends when the attempt to
+	// connect has no time left; what is returned after that is dropped. An error
+	// means that the server is not dialed. It must wrap ErrAuthFailed if it is a
+	// refusal, and not if something could not be reached.
 	Begin(ctx context.Context, to SASLServer) (SASLExchange, error)
 }
 
@@ -35,11 +34,11 @@ type SASLServer struct {
 
 // SASLExchange is the client's side of one exchange. It is used once.
 type SASLExchange interface {
-	// Next returns the response to a challenge of the server. The first
-	// challenge is nil: the client begins. A response is sent unless it is nil;
-	// it may be empty. done says that no challenge is expected after it. An
-	// error ends the connection, and counts as ErrAuthFailed. Next is called on
-	// a separate goroutine, and has the rest of the time to connect.
+	// Next returns the response to a challenge of the server. The first challenge
+	// is nil: the client begins. A response is sent unless it is nil; it may be
+	// empty. done says that no challenge is expected after it. An error ends the
+	// connection, and counts as ErrAuthFailed. Next is called on a separate
+	// goroutine, and has the rest of the time to connect.
 	Next(challenge []byte) (response []byte, done bool, err error)
 }
 
@@ -72,8 +71,7 @@ func WithSASL(m SASL) Option {
 	return func(c *config) { c.SASL = append(c.SASL, managed.SASL{Mechanism: mechanism(m), Of: m}) }
 }
 
-// mechanism returns m in the words of package servers, the zero Mechanism
-// without m.
+// mechanism returns m in the words of package servers, the zero one without m.
 func mechanism(m SASL) (in servers.Mechanism) {
 	if m == nil {
 		return in

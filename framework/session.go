@@ -11,12 +11,11 @@ import (
 
 // Session is one ZooKeeper session of a client, with operations that are
 // executed in that session or not at all. Its paths are in the namespace of the
-// Client that returned it. Several values may stand for one session: compare
-// their IDs.
+// Client that returned it. Several values may be one session: compare IDs.
 //
-// Its operations are those of Client. They are retried while the session lives.
-// Once it is over they fail with ErrSessionLost, or with ErrClosed if the
-// client was closed. The zero Session behaves as one of a closed client.
+// Its operations are those of Client. They are retried while the session lives,
+// and then fail with ErrSessionLost, or with ErrClosed if the client was
+// closed. The zero Session behaves as one of a closed client.
 type Session session
 
 // session is what a Session is inside: see client.
@@ -42,53 +41,47 @@ func (s *Session) Connected() bool { return s.in().Connected() }
 // Deadline returns the instant before which the ensemble cannot have expired
 // the session, as far as is proven. While something is held, each answered
 // heartbeat moves it on. Otherwise it may have passed, although the session
-// lives. Once the session is over the deadline is no later than the instant at
-// which that was known.
+// lives. After the end of the session it is no later than when that was known.
 func (s *Session) Deadline() time.Time { return s.in().Deadline() }
 
 // Proven reports whether the session's ephemeral znodes may be assumed to
 // exist: the session is not over, and its deadline is further away than the
-// stop margin, by the wall clock and by the monotonic clock. It costs no
-// request.
+// stop margin, by the wall clock and the monotonic clock. It costs no request.
 func (s *Session) Proven() bool { return s.in().Proven() }
 
 // Prove returns nil when the session is Proven and a hold that begins now would
 // last, as long as round trips to the leader take about as long as they do. It
 // fails when ctx ends, the session is over, or no server answers until a budget
-// of the client's retry policy is used up. After three session timeouts it
-// fails with an error that wraps ErrUnproven and says what was too slow. The
-// session may then go on.
+// of the retry policy is used up. After three session timeouts it fails with an
+// error that wraps ErrUnproven and says what was too slow; the session may go
+// on.
 //
 // It costs nothing if the deadline is a third of the session timeout away, or
-// more. That is normally so while something is held, and if the session has
-// made requests to the leader within the last third of its timeout, such as
-// creates and deletes. Otherwise it costs a round trip or two. If those prove
-// too little, as shortly after an outage, in a slow network or with a large
-// stop margin, the client sends heartbeats until they prove enough.
+// more: normally while something is held, and if the session has made requests
+// to the leader within the last third of its timeout, such as creates and
+// deletes. Otherwise it costs a round trip or two. If those prove too little,
+// as shortly after an outage, in a slow network or with a large stop margin,
+// the client sends heartbeats until they prove enough.
 func (s *Session) Prove(ctx context.Context) error { return s.in().Prove(ctx) }
 
-// Claim proves the session and holds it: Prove and Hold in one, within the time
-// that Prove may take.
+// Claim is Prove and Hold in one, within the time that Prove may take.
 func (s *Session) Claim(ctx context.Context, lost func(error)) (release func(), err error) {
 	return s.in().Claim(ctx, lost)
 }
 
 // Keep makes the client send heartbeats until release is called, so that the
-// session stays Proven: 10 to 12 syncs in a session timeout T while a round
-// trip takes at most T/50, and up to 40 in slower ensembles, however much is
-// kept or held. Hold does the same. Without Keep and Hold, an idle session
-// sends only pings, which any member answers. A contender that waits in line
-// needs neither: it calls Prove when it is first in line.
+// session stays Proven, and Hold does the same: see Costs in the package
+// comment. Without both, an idle session sends only pings, which prove nothing.
+// A contender in line needs neither: it calls Prove when it is first.
 func (s *Session) Keep() (release func()) { return s.in().Keep() }
 
 // Hold registers lost, to be called when the session's ephemeral znodes may no
 // longer be assumed to exist: a stop margin before the deadline, when the
 // session is over, when the client closes, or, under ErrorPolicyConnection, at
-// a disconnect. The argument says why.
-//
-// lost is called at most once, on a goroutine that must not be blocked. It is
-// not called after release has returned, unless the call was already under way.
-// Until release is called the client sends heartbeats: see Keep.
+// a disconnect. The argument says why. lost is called at most once, on a
+// goroutine that must not be blocked, and not after release has returned,
+// unless the call was already under way. Until release is called the client
+// sends heartbeats.
 //
 // If lost would have to be called at once, Hold fails with the reason instead.
 // After an idle time that is ErrUnproven: call Prove first.
@@ -120,14 +113,14 @@ func (s *Session) DeleteCreated(ctx context.Context, path string, created *zk.St
 }
 
 // Discard deletes the znode at path in the background. It returns at once, with
-// a channel that is closed when the znode is gone or the session is over. The
-// caller may ignore the channel.
+// a channel that is closed when the znode is gone or the session is over, and
+// that the caller may ignore. Calls for one path share one removal. In a
+// session that is over Discard does nothing.
 //
 // The delete is retried until the session is over, which removes an ephemeral
-// znode by itself. An error that a retry is not expected to help against, such
-// as zk.ErrNoAuth or zk.ErrNotEmpty, is logged once and retried about every
-// minute. Calls for one path share one removal while it is under way. In a
-// session that is over Discard does nothing, and the channel is already closed.
+// znode by itself. An error against which a retry hardly helps, such as
+// zk.ErrNoAuth or zk.ErrNotEmpty, is logged once, and retried about each
+// minute.
 func (s *Session) Discard(path string) (done <-chan struct{}) { return s.in().Discard(path) }
 
 // Exists is Client.Exists in this session.
@@ -170,10 +163,10 @@ func (s *Session) ReadAll(ctx context.Context, reads ...Read) ([]ReadResult, err
 type Created struct {
 	// Path is the path of the znode, in the session's namespace.
 	Path string
-	// Children are the names in the directory after the create, that of Path
-	// among them, and Stat is the directory's stat, as of a time between the
-	// create and the list. Both are nil when the list that was sent with the
-	// create did not show the znode: list again.
+	// Children are the names in the directory after the create, that of Path among
+	// them, and Stat is the directory's stat, as of a time between the create and
+	// the list. Both are nil when the list that was sent with the create did not
+	// show the znode: list again.
 	Children []string
 	Stat     *zk.Stat
 }
@@ -193,25 +186,22 @@ type ProtectedBatch struct {
 }
 
 // Watch returns a channel that is closed when the znode at path is changed or
-// deleted, and also when the session reconnects or is over: so look at the
-// znode again then.
+// deleted, and also when the session reconnects or is over: so look again then.
 //
 // A missing znode is zk.ErrNoNode, and leaves no watch behind: see WatchExists.
 // All callers in one session share one watch at the server. The first one costs
 // a request, and another one if no caller has come for half a session timeout.
-// Who does not need the channel any longer can say so: see Unwatch.
+// If the channel is no longer needed, see Unwatch.
 //
-// The channel stays open if a server sends no event: servers since 3.7.3, 3.8.4
-// and 3.9.2 send none for a znode while the session may not read it, even if it
-// may do so again later. So call Watch again after about a session timeout. Or
-// use Client.WatchData, which looks by itself.
+// The channel stays open if a server sends no event: see Client.WatchData,
+// which looks by itself. So call Watch again after about a session timeout.
 func (s *Session) Watch(ctx context.Context, path string) (<-chan struct{}, error) {
 	return s.in().Watch(ctx, path)
 }
 
 // GetAndWatch is Watch, and also returns the znode's data and stat, which were
 // current at most half a session timeout ago, and still are unless an event was
-// lost. The caller must not change them: they are shared.
+// lost. They are shared: the caller must not change them.
 func (s *Session) GetAndWatch(ctx context.Context, path string) (data []byte, stat *zk.Stat, changed <-chan struct{}, err error) {
 	return s.in().GetAndWatch(ctx, path)
 }
@@ -219,7 +209,7 @@ func (s *Session) GetAndWatch(ctx context.Context, path string) (data []byte, st
 // WatchChildren is Watch for the children of the znode at path: changed is
 // closed when one is created or deleted, or the znode itself is deleted. It
 // also returns the names of the children, in no order, with the limits that
-// GetAndWatch has. The caller must not change them: they are shared.
+// GetAndWatch has.
 func (s *Session) WatchChildren(ctx context.Context, path string) (names []string, changed <-chan struct{}, err error) {
 	return s.in().WatchChildren(ctx, path)
 }
@@ -231,26 +221,23 @@ func (s *Session) WatchChildren(ctx context.Context, path string) (names []strin
 //
 // It costs one request if the znode exists and two if not. If the session has
 // that watch already it costs none, or one if no caller has come for half a
-// session timeout. An event can be lost, as with Watch: call it again after
-// about a session timeout. The watch on a missing znode stays at the server
-// until the znode is created, the connection ends, or all callers have called
-// Unwatch. There is at most one for each path.
+// session timeout. An event can be lost, as with Watch. The watch on a missing
+// znode stays at the server until the znode is created, the connection ends, or
+// all callers have called Unwatch. There is at most one for each path.
 func (s *Session) WatchExists(ctx context.Context, path string) (exists bool, stat *zk.Stat, changed <-chan struct{}, err error) {
 	return s.in().WatchExists(ctx, path)
 }
 
 // ChildrenAndWatch is WatchChildren, and also returns the stat of the znode at
-// path, from the same answer. Its Cversion counts the children that were
-// created and deleted: it shows how much happened between two lists. The caller
-// must not change the stat: it is shared.
+// path, from the same answer and shared. Its Cversion counts the children that
+// were created and deleted: it shows how much happened between two lists.
 func (s *Session) ChildrenAndWatch(ctx context.Context, path string) (names []string, stat *zk.Stat, changed <-chan struct{}, err error) {
 	return s.in().ChildrenAndWatch(ctx, path)
 }
 
-// LastAnswer returns when a server answered the session last. The answer may be
-// that to a ping, which the client sends after a third of the session timeout
-// without other requests. A program that shows what it has read can say by it
-// how old that is while the session is not Connected.
+// LastAnswer returns when a server answered the session last, perhaps a ping:
+// the client sends one after a third of the session timeout without requests.
+// While the session is not Connected, what was read is as old as that.
 func (s *Session) LastAnswer() time.Time { return s.in().LastAnswer() }
 
 // CreateProtected creates dir/_c_<uuid>-name in protected mode, as Curator
@@ -263,11 +250,9 @@ func (s *Session) LastAnswer() time.Time { return s.in().LastAnswer() }
 //
 // If the answer is lost, the znode is looked for by its id in the same session,
 // and its owner is checked. If it is not there, the create is repeated with
-// another id, within one budget of the retry policy.
-//
-// After an error the znode does not exist, or is deleted in the background as
-// soon as it appears, as long as the session lives. zk.ErrNoNode means that dir
-// is missing.
+// another id, within one budget of the retry policy. After an error the znode
+// does not exist, or is deleted in the background as soon as it appears, as
+// long as the session lives. zk.ErrNoNode means that dir is missing.
 func (s *Session) CreateProtected(ctx context.Context, dir, name string, data []byte, flags int32, acl ...zk.ACL) (Created, error) {
 	created, err := s.in().CreateProtected(ctx, dir, name, data, flags, acl...)
 	return Created(created), err
@@ -290,8 +275,7 @@ func (s *Session) CreateAllProtected(ctx context.Context, b ProtectedBatch) (pat
 //
 // When all callers that share a watch have given it up, and no other needs it
 // within about a session timeout, one request removes it at the server (3.5 or
-// later). Any other watch stays at the server until it fires or the connection
-// ends. So does a watch that more than 1,024 callers share at a time. A watch
-// on the root of a cache, or on a znode that a cache watches separately, stays
-// as long as the cache needs it.
+// later). Other watches stay there until they fire or the connection ends, and
+// so does one that more than 1,024 callers share at a time. A watch that a
+// cache uses stays as long as the cache needs it.
 func (s *Session) Unwatch(changed <-chan struct{}) { s.in().Unwatch(changed) }

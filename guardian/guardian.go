@@ -29,8 +29,7 @@
 // process are taken away from it before any is closed.
 //
 // The time is not promised. If the guardian is killed, stopped, or cannot reach
-// the servers, sessions end by their timeouts, as without it. Lost says when
-// that is known.
+// the servers, sessions end by their timeouts. Lost says when that is known.
 //
 // # What it takes away
 //

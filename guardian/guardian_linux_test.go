@@ -17,21 +17,24 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/guardian"
-	"github.com/zkrecipes/zkrecipes/internal/closing"
-	"github.com/zkrecipes/zkrecipes/internal/guard"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/guarding"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // sessionTimeout is so long that nothing here can end by an expiry.
 const sessionTimeout = 60 * time.Second
 
-// The test binary is also a process that holds a lock, and its guardian.
+// The test binary is also a process that holds locks, one that writes, and a
+// guardian.
 func TestMain(m *testing.M) {
 	switch os.Getenv("GUARDIAN_ROLE") {
 	case "holder":
 		hold()
+	case "writer":
+		write()
 	case "guardian":
 		conn, err := net.FileConn(os.NewFile(3, "socket"))
 		if err == nil {
@@ -46,14 +49,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hold holds a lock in two clients, and runs a command with a child.
-func hold() {
-	must := func(err error) {
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "holder:", err)
-			os.Exit(1)
-		}
+// must ends a process that a test has started, if there is an error.
+func must(err error) {
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", os.Getenv("GUARDIAN_ROLE"), err)
+		os.Exit(1)
 	}
+}
+
+// hold holds a lock in two clients, or one permit of many, and runs a command
+// with a child.
+func hold() {
 	g, err := guardian.Find()
 	must(err)
 	if g == nil {
@@ -72,14 +78,23 @@ func hold() {
 	} else if err := g.Command(exec.Command("true")); !errors.Is(err, guardian.ErrNotAChild) {
 		must(fmt.Errorf("a daemon runs commands: %w", err))
 	}
-	for _, path := range []string{"/lock", "/other"} {
-		opts := append(g.Options(), framework.WithSessionTimeout(sessionTimeout))
-		c, err := framework.New(os.Getenv("GUARDIAN_SERVERS"), opts...)
+	connect := func() *framework.Client {
+		c, err := framework.New(os.Getenv("GUARDIAN_SERVERS"), append(g.Options(), framework.WithSessionTimeout(sessionTimeout))...)
 		must(err)
-		mutex, err := locks.NewMutex(c, path)
+		return c
+	}
+	if os.Getenv("GUARDIAN_PERMIT") != "" {
+		permits, err := semaphore.New(connect(), "/permits", 1000)
 		must(err)
-		_, err = mutex.Acquire(context.Background())
+		_, err = permits.Acquire(context.Background())
 		must(err)
+	} else {
+		for _, path := range []string{"/lock", "/other"} {
+			mutex, err := locks.NewMutex(connect(), path)
+			must(err)
+			_, err = mutex.Acquire(context.Background())
+			must(err)
+		}
 	}
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)
@@ -90,11 +105,12 @@ func hold() {
 	select {}
 }
 
-// startHolder starts such a process, and returns when it holds the locks.
-func startHolder(t *testing.T, servers string, env ...string) (cmd *exec.Cmd, out *bufio.Scanner, group int) {
+// startRole starts such a process, and returns its output. It ends with the
+// test.
+func startRole(t *testing.T, role, servers string, env ...string) (cmd *exec.Cmd, out *bufio.Scanner) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), append(env, "GUARDIAN_ROLE=holder", "GUARDIAN_SERVERS="+servers)...)
+	cmd.Env = append(os.Environ(), append(env, "GUARDIAN_ROLE="+role, "GUARDIAN_SERVERS="+servers)...)
 	cmd.Stderr = os.Stderr
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
@@ -104,7 +120,13 @@ func startHolder(t *testing.T, servers string, env ...string) (cmd *exec.Cmd, ou
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	for out = bufio.NewScanner(pipe); out.Scan(); {
+	return cmd, bufio.NewScanner(pipe)
+}
+
+// startHolder starts a holder, and returns when it holds the locks.
+func startHolder(t *testing.T, servers string, env ...string) (cmd *exec.Cmd, out *bufio.Scanner, group int) {
+	t.Helper()
+	for cmd, out = startRole(t, "holder", servers, env...); out.Scan(); {
 		switch _, _ = fmt.Sscanf(out.Text(), "group %d", &group); {
 		case out.Text() == "held <nil>":
 			return cmd, out, group
@@ -116,9 +138,9 @@ func startHolder(t *testing.T, servers string, env ...string) (cmd *exec.Cmd, ou
 	return nil, nil, 0
 }
 
-func connect(t *testing.T, servers string) *framework.Client {
+func connect(t *testing.T, servers string, opts ...framework.Option) *framework.Client {
 	t.Helper()
-	c, err := framework.New(servers, framework.WithSessionTimeout(sessionTimeout))
+	c, err := framework.New(servers, append(opts, framework.WithSessionTimeout(sessionTimeout))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +158,7 @@ func TestAHolderDies(t *testing.T) {
 			servers := testutil.Start(t, testutil.WithMembers(3)).Servers()
 			env := []string{guardian.Variable + "=child"}
 			if kind == "daemon" {
-				env = []string{guardian.Variable + "=" + startDaemon(t, servers)}
+				env = []string{guardian.Variable + "=" + guarding.Daemon(t, servers)}
 			}
 			holder, _, group := startHolder(t, servers, env...)
 			var mutexes []*locks.Mutex
@@ -205,30 +227,6 @@ func TestGivenUp(t *testing.T) {
 	if err := syscall.Kill(-group, 0); err != nil || onlyZombies(group) {
 		t.Errorf("the group is killed: %v", err)
 	}
-}
-
-// startDaemon runs a daemon in this process, and returns its socket.
-func startDaemon(t *testing.T, servers string) string {
-	t.Helper()
-	socket := filepath.Join(t.TempDir(), "s")
-	l, err := guard.Listen(socket, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ensemble, err := closing.Open(servers)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() {
-		ended <- guard.ServeAll(t.Context(), l, guard.Config{Ensembles: []guard.Ensemble{{Servers: servers, Closing: ensemble}}})
-	}()
-	t.Cleanup(func() {
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	return socket
 }
 
 // TestFind: without the variable there is no guardian, and no error.

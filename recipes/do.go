@@ -3,6 +3,7 @@ package recipes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -43,11 +44,16 @@ func Do(ctx context.Context, a Acquirer, fn func(ctx context.Context, l *Lease) 
 		return err
 	}
 	return l.work(ctx, fn, func() error {
+		lost := l.lossNow() != nil
 		// The end of ctx does not stop the release. If no server answers in all
 		// that time, the end of the session removes the znode.
 		releaseCtx, stop := context.WithTimeout(context.WithoutCancel(ctx), l.timeout())
 		defer stop()
-		return l.Release(releaseCtx)
+		err := l.Release(releaseCtx)
+		if cause := errors.Unwrap(err); cause != nil && lost { // the work has failed, not the release
+			err = fmt.Errorf("recipes: work under %s: %w", l.LockPath(), cause)
+		}
+		return err
 	})
 }
 

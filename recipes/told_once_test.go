@@ -17,6 +17,8 @@ import (
 
 // Do tells a loss once, and in one line, whatever the work returns. The usual
 // context.Cause(ctx) made an error of two lines, each of which told the loss.
+// If the work has called no Release, the error names none: it said that the
+// release had failed.
 func TestDoTellsALossOnce(t *testing.T) {
 	lose := map[string]func(*bubble.World, *framework.Client, *recipes.Lease){
 		"the session expires": func(w *bubble.World, c *framework.Client, _ *recipes.Lease) { w.Expire(c) },
@@ -79,6 +81,9 @@ func TestDoTellsALossOnce(t *testing.T) {
 						bubble.WantErr(t, err, recipes.ErrNotHeld, loss)
 						if text := err.Error(); strings.Contains(text, "\n") || strings.Count(text, loss.Error()) != 1 {
 							t.Errorf("%s: %q, want %q once", name, text, loss)
+						}
+						if released := strings.Contains(err.Error(), "release"); released != (what == "of the release itself") {
+							t.Errorf("%s: %q says that a release has failed: %v", name, err, released)
 						}
 					}
 				})

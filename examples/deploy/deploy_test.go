@@ -2,12 +2,18 @@
 package deploy
 
 import (
+	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 )
 
 // systemd finds nothing to complain of in the units. Their programs are put
@@ -62,26 +68,32 @@ func TestUnits(t *testing.T) {
 	}
 }
 
+// A unit that runs zkr takes the end by SIGTERM for a success, and is not
+// started again if that cannot help.
+func TestUnitsKnowTheExitCodes(t *testing.T) {
+	success, prevent := "143", fmt.Sprintf("RestartPreventExitStatus=%d %d %d", cli.ExitUsage, cli.ExitCannotRun, cli.ExitNotFound)
+	for unit, restarts := range map[string]bool{"nightly": false, "scheduler": true} {
+		text, err := os.ReadFile("systemd/" + unit + ".service")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := regexp.MustCompile(`(?m)^SuccessExitStatus=(.*)$`).FindSubmatch(text)
+		if m == nil || !slices.Contains(strings.Fields(string(m[1])), success) {
+			t.Errorf("%s: systemctl stop leaves it failed: %q", unit, m)
+		}
+		if strings.Contains(string(text), "\nRestart=") != restarts || strings.Contains(string(text), "\n"+prevent+"\n") != restarts {
+			t.Errorf("%s: it does not say %s", unit, prevent)
+		}
+	}
+}
+
 // HAProxy accepts its configuration in the manifest.
 func TestHAProxyOfTheManifest(t *testing.T) {
-	haproxy, err := exec.LookPath("haproxy")
-	if err != nil {
-		missing(t, err)
-	}
-	manifest, err := os.ReadFile("kubernetes/billing.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, _ := strings.Cut(string(manifest), "  haproxy.cfg: |\n")
-	text, _, ok := strings.Cut(text, "\n---\n")
-	if !ok {
-		t.Fatal("no haproxy.cfg in the manifest")
-	}
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
-	if err := os.WriteFile(file, []byte(regexp.MustCompile(`(?m)^    `).ReplaceAllString(text, "")+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(haproxyConfig(t)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(haproxy, "-c", "-f", file).CombinedOutput(); err != nil {
+	if out, err := exec.Command(haproxy(t), "-c", "-f", file).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 }
@@ -127,5 +139,48 @@ func TestWhoIsLeftNeedsSessionsInTheLog(t *testing.T) {
 	out, err := exec.Command("./who-is-left", "sasl", "127.0.0.1:1", log, "ca.pem").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "names no sessions: this needs ZooKeeper 3.6 or later") {
 		t.Errorf("%v; it printed %q", err, out)
+	}
+}
+
+// Nothing printed means that nobody is left, so the script fails if the member
+// does not say who is connected: its own connection is in each answer.
+func TestWhoIsLeftNeedsAnAnswer(t *testing.T) {
+	const own = " /127.0.0.1:56498[0](queued=0,recved=1,sent=0)\n"
+	for _, test := range []struct {
+		name, answer, prints string
+		ok                   bool
+	}{
+		{"cons is not allowed", "cons is not executed because it is not in the whitelist.\n", "who-is-left: ADDRESS does not say who is connected: cons is not executed because it is not in the whitelist.\n", false},
+		{"nothing", "", "who-is-left: ADDRESS does not say who is connected: no answer\n", false},
+		{"another form", "connections: 2\n", "who-is-left: ADDRESS does not say who is connected: connections: 2\n", false},
+		{"nobody", own + "\n", "", true},
+		{
+			"two sessions", " /10.0.0.7:42362[1](queued=0,recved=8,sent=8,sid=0x1000050ab360000,lop=PING,est=1604486046312)\n" + own +
+				" /[2001:db8:0:0:0:0:0:7]:42364[1](queued=0,recved=8,sent=8,sid=0x1000050ab360001,lop=NA,est=1604486046312)\n\n",
+			"0x1000050ab360000 10.0.0.7:42362\n0x1000050ab360001 [2001:db8:0:0:0:0:0:7]:42364\n", true,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ln.Close()
+			go func() {
+				conn, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				defer conn.Close()
+				if _, err := io.ReadFull(conn, make([]byte, len("cons"))); err == nil {
+					_, _ = io.WriteString(conn, test.answer)
+				}
+			}()
+			address := ln.Addr().String()
+			out, err := exec.Command("./who-is-left", "plain", address).CombinedOutput()
+			if want := strings.ReplaceAll(test.prints, "ADDRESS", address); string(out) != want || (err == nil) != test.ok {
+				t.Errorf("%v; it printed %q, want %q", err, out, want)
+			}
+		})
 	}
 }

@@ -90,7 +90,7 @@ func run(ctx context.Context, servers, snapshot string, out io.Writer) error {
 			return err
 		}
 		answered, failed := call(ctx, billing, 12)
-		_, err := fmt.Fprintf(out, "%s: %d instances answered, %d of 12 requests failed\n", when, answered, failed)
+		_, err := fmt.Fprintf(out, "%s: instances that answered: %d, requests that failed: %d of 12\n", when, answered, failed)
 		return err
 	}
 	if err := ask("three are there"); err != nil {

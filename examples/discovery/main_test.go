@@ -21,10 +21,10 @@ func TestRun(t *testing.T) {
 	if err := run(t.Context(), ens.Servers(), "", &out); err != nil {
 		t.Fatal(err)
 	}
-	const want = `three are there: 3 instances answered, 0 of 12 requests failed
-one does not answer: 2 instances answered, 2 of 12 requests failed
-it is left out: 2 instances answered, 0 of 12 requests failed
-one has withdrawn: 1 instances answered, 0 of 12 requests failed
+	const want = `three are there: instances that answered: 3, requests that failed: 0 of 12
+one does not answer: instances that answered: 2, requests that failed: 2 of 12
+it is left out: instances that answered: 2, requests that failed: 0 of 12
+one has withdrawn: instances that answered: 1, requests that failed: 0 of 12
 `
 	if out.String() != want {
 		t.Errorf("printed\n%s, want\n%s", out.String(), want)

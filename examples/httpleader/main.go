@@ -4,14 +4,14 @@
 // path: each instance that is connected is ready, whether it leads or not. If
 // only the leader were ready, a new instance would wait for the old leader to
 // end, and the update for the new instance. On SIGTERM an instance drains:
-// first it reports that it is not ready and does not lead, then it finishes its
-// requests, then it passes leadership on.
+// first it reports that it is not ready and wants no more requests, then it
+// finishes those that have begun, then it passes leadership on.
 //
 //	go run ./examples/httpleader                                      # two instances, on an embedded ensemble
 //	ZKR_SERVERS=zk1:2181 go run ./examples/httpleader 127.0.0.1:8080  # one instance, on a real one
 //
 //	curl -i http://ADDRESS/ready      # 200 from each instance that is connected
-//	curl -i http://ADDRESS/leader     # 200 from the leader, 503 from others
+//	curl -i http://ADDRESS/leader     # 200 from the leader, 404 while it drains, 503 from others
 //	curl -X POST http://ADDRESS/count # adds one to the count; only the leader does
 package main
 
@@ -33,6 +33,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/guardian"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -43,8 +44,8 @@ const (
 	electionPath = basePath + "/leader"
 	countPath    = basePath + "/count"
 
-	// How long the probes fail before the listener closes: the load balancer must
-	// have seen it.
+	// How long the probes fail at least before the listener closes: the load
+	// balancer must have seen it.
 	drainDelay = 500 * time.Millisecond
 	// How long requests that have begun may take to finish.
 	drainTimeout = 10 * time.Second
@@ -76,8 +77,14 @@ func fatal(err error) {
 }
 
 // run serves at each address, each with its own client, until ctx ends or one
-// of them fails.
+// of them fails. If $ZKR_GUARDIAN names a guardian, and this process is killed,
+// another one leads in milliseconds instead of after a session timeout.
 func run(ctx context.Context, servers string, addresses []string, out io.Writer) error {
+	g, err := guardian.Find()
+	if err != nil {
+		fmt.Fprintln(out, err) // it works without one
+	}
+	defer g.Close() // behind the clients
 	ctx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -91,7 +98,7 @@ func run(ctx context.Context, servers string, addresses []string, out io.Writer)
 		fmt.Fprintf(out, "serving http://%s\n", ln.Addr())
 		wg.Go(func() {
 			defer stop()
-			client, err := framework.New(servers)
+			client, err := framework.New(servers, g.Options()...) // none without a guardian
 			if err != nil {
 				ended[i] = err
 				return
@@ -108,6 +115,7 @@ func run(ctx context.Context, servers string, addresses []string, out io.Writer)
 type instance struct {
 	client   *framework.Client
 	term     atomic.Pointer[recipes.Lease] // the last term; nil before the first
+	working  atomic.Int64                  // requests that have begun, probes not counted
 	draining atomic.Bool
 }
 
@@ -142,9 +150,19 @@ func serve(ctx context.Context, client *framework.Client, ln net.Listener) error
 	time.Sleep(drainDelay)
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
+	i.finish(drain)
 	err = server.Shutdown(drain)
 	resign()
 	return errors.Join(err, drained(<-campaign))
+}
+
+// finish waits until no request is left, or ctx ends. The listener stays open:
+// a load balancer that cannot ask for /leader takes the instance for lost, and
+// cuts its requests.
+func (i *instance) finish(ctx context.Context) {
+	for i.working.Load() > 0 && ctx.Err() == nil {
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // drained returns the error of a campaign, or nil if it ended because it was
@@ -194,15 +212,19 @@ func (i *instance) handler() http.Handler {
 	mux.HandleFunc("GET /leader", func(w http.ResponseWriter, _ *http.Request) {
 		term, ok := i.leads()
 		switch {
-		case i.draining.Load():
-			http.Error(w, "draining", http.StatusServiceUnavailable)
 		case !ok:
 			http.Error(w, "another instance leads", http.StatusServiceUnavailable)
+		case i.draining.Load(): // to HAProxy: no more requests, but it still answers those that have begun
+			http.Error(w, "draining", http.StatusNotFound)
 		default:
 			fmt.Fprintf(w, "leading under token %s\n", term.Token())
 		}
 	})
-	mux.HandleFunc("POST /count", i.count)
+	mux.HandleFunc("POST /count", func(w http.ResponseWriter, r *http.Request) {
+		i.working.Add(1)
+		defer i.working.Add(-1)
+		i.count(w, r)
+	})
 	return mux
 }
 

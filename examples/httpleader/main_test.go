@@ -129,9 +129,9 @@ func TestTheProbesFollowTheLeaseAndTheState(t *testing.T) {
 	})
 }
 
-// After SIGTERM an instance is neither ready nor the leader at once. It
-// finishes its requests while it still leads. Then the next instance leads at
-// once.
+// After SIGTERM an instance is neither ready nor takes new requests, and says
+// so until it has finished those that have begun, while it still leads. Then
+// the next instance leads at once.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -159,10 +159,13 @@ func TestDrain(t *testing.T) {
 		started := time.Now()
 		a.stop()
 		synctest.Wait()
-		for _, path := range []string{"/ready", "/leader"} {
-			if status, body := a.get(path); status != http.StatusServiceUnavailable || !strings.Contains(body, "draining") {
-				t.Errorf("%s while it drains: %d %q", path, status, body)
+		for range 2 { // the second time when probes have failed for long enough
+			for path, want := range map[string]int{"/ready": http.StatusServiceUnavailable, "/leader": http.StatusNotFound} {
+				if status, body := a.get(path); status != want || !strings.Contains(body, "draining") {
+					t.Errorf("%s while it drains: %d %q", path, status, body)
+				}
 			}
+			time.Sleep(2 * drainDelay)
 		}
 		if got := <-answer; got != "200 1\n" {
 			t.Errorf("the request that had begun: %q", got)

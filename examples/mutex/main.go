@@ -57,7 +57,7 @@ func run(ctx context.Context, servers string, out io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
-	for id := range workers {
+	for id := 1; id <= workers; id++ {
 		wg.Go(func() {
 			if err := work(ctx, servers, id, out); err != nil {
 				cancel(fmt.Errorf("worker %d: %w", id, err))

@@ -20,7 +20,7 @@ func TestExample(t *testing.T) {
 	if len(lines) != workers*steps {
 		t.Fatalf("%d lines, want %d:\n%s", len(lines), workers*steps, out.String())
 	}
-	form := regexp.MustCompile(`^worker \d counted (\d+) under token ([0-9a-f]+)$`)
+	form := regexp.MustCompile(`^worker [1-3] counted (\d+) under token ([0-9a-f]+)$`)
 	last := ""
 	for i, line := range lines {
 		m := form.FindStringSubmatch(line)

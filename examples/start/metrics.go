@@ -11,13 +11,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/observe/zkprom"
 )
 
-// metrics serves metrics at the address METRICS.
+// metrics serves metrics at the address METRICS, if there is one.
 func metrics() framework.Option {
 	counted, err := zkprom.New()
 	if err != nil {
 		log.Fatal(err)
 	}
-	http.Handle("/metrics", promhttp.Handler())
-	go func() { log.Fatal(http.ListenAndServe(os.Getenv("METRICS"), nil)) }()
+	if address := os.Getenv("METRICS"); address != "" {
+		http.Handle("/metrics", promhttp.Handler())
+		go func() { log.Print(http.ListenAndServe(address, nil)) }() // not Fatal: the lock may be held
+	}
 	return counted.Option()
 }

@@ -135,8 +135,13 @@ func tidy() error {
 	return exec.Command(os.Getenv("START_GO"), edit...).Run()
 }
 
-// block is a block of the page, with the comment in front of it.
-var block = regexp.MustCompile("(?ms)^(?:<!-- ([^\n]*) -->\n)?```(\\w+)\n(.*?)^```$")
+var (
+	// block is a block of the page, with the line in front of it.
+	block = regexp.MustCompile("(?ms)(?:^([^\n]+)\n\n)?^```(\\w+)\n(.*?)^```$")
+	// What such a line says of a file: its name, or which line the block replaces.
+	isFile   = regexp.MustCompile("`([\\w.]+)`:$")
+	isChange = regexp.MustCompile("^In `([\\w.]+)`, replace `(.*)` with:$")
+)
 
 const mark = "=== the next command"
 
@@ -149,27 +154,28 @@ type script struct {
 }
 
 // add adds a block. It returns what is wrong with it.
-func (s *script) add(comment, language, text string) error {
-	file, isFile := strings.CutPrefix(comment, "file: ")
-	change, isChange := strings.CutPrefix(comment, "in ")
+func (s *script) add(before, language, text string) error {
+	var file string
+	named, change := isFile.FindStringSubmatch(before), isChange.FindStringSubmatch(before)
 	switch {
-	case language == "console" && comment == "":
+	case language == "console":
 		for _, each := range strings.Split("\n"+text, "\n$ ")[1:] {
 			command, output, _ := strings.Cut(each, "\n")
 			s.commands, s.want = append(s.commands, command), append(s.want, strings.TrimSuffix(output, "\n"))
 			fmt.Fprintf(&s.text, "%s\necho '%s'\n", command, mark)
 		}
 		return nil
-	case isFile:
-		s.files[file] = text
-	case isChange:
-		var old string
-		file, old, _ = strings.Cut(change, ", instead of: ")
+	case change != nil:
+		file = change[1]
+		old := change[2]
 		line := "\t" + old + "\n"
 		if strings.Count(s.files[file], line) != 1 {
 			return fmt.Errorf("%s does not have the line %q", file, old)
 		}
 		s.files[file] = strings.Replace(s.files[file], line, "\t"+text, 1)
+	case named != nil:
+		file = named[1]
+		s.files[file] = text
 	default:
 		return fmt.Errorf("what is this block of %s for? %s", language, text)
 	}
@@ -261,7 +267,7 @@ func run(t *testing.T, script string) (stdout, stderr string) {
 		"GOPROXY=off", "GOSUMDB=off", "GOWORK=off", "GOFLAGS=-mod=mod -buildvcs=false")
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }
-	shell.WaitDelay = time.Second // zkr server goes on
+	shell.WaitDelay = time.Second // if a command has failed, zkr server goes on
 	var out, errs bytes.Buffer
 	shell.Stdout, shell.Stderr = &out, &errs
 	err = shell.Run()

@@ -24,7 +24,10 @@ func report(ctx context.Context, client *framework.Client, write writer) error {
 			if err := write(lease.Token(), fmt.Sprint("line ", n)); err != nil {
 				return err
 			}
-			time.Sleep(time.Second)
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
 		}
 		return context.Cause(ctx)
 	})

@@ -21,6 +21,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/inspect/page"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
+	"github.com/zkrecipes/zkrecipes/recipes/barrier"
 	"github.com/zkrecipes/zkrecipes/recipes/counter"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
@@ -510,9 +511,9 @@ func TestTimeline(t *testing.T) {
 				time.Sleep(5 * time.Second)
 			}
 			body := sees(t, p, lineAt("/app/x"), "web-0 pid 1", "web-1 pid 1", "web-2 pid 1")
-			wantGaps := 3 // behind each look
+			wantGaps := 4 // before the page began, and behind each look
 			if history {
-				wantGaps = 1 // before the page began
+				wantGaps = 1
 			}
 			if gaps := strings.Count(body, `class="gap"`); gaps != wantGaps {
 				t.Errorf("history %t: %d gaps, want %d", history, gaps, wantGaps)
@@ -582,7 +583,7 @@ func TestProcess(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		watch := page.NewWatch()
 		log := watch.Tee(nil)
-		c := w.Connect("watched", watch.Option(), framework.WithLogger(log))
+		c := w.Connect("watched", page.NewWatch().Option(), watch.Option(), page.NewWatch().Option(), framework.WithLogger(log))
 		held := bubble.Acquire(t, t.Context(), mutex(t, c, "/app/x", ""))
 		other := bubble.Acquire(t, t.Context(), mutex(t, w.ConnectNext(), "/app/y", ""))
 		wait(t, w, mutex(t, c, "/app/y", "waits"), "/app/y", 2)
@@ -590,14 +591,76 @@ func TestProcess(t *testing.T) {
 		p := of(t, w, page.WithWatch(watch))
 		sees(t, p, "/process", "/app/x", "token "+held.Token().String(), "/app/y", "CONNECTED", `something\u202e happened`, "<dt>granted</dt><dd>1</dd>")
 		sees(t, p, lineAt("/app/x"), "In this process", "granted (")
+		body := sees(t, p, "/process", "last answer ")
+		shown := regexp.MustCompile(`deadline in (\S+), token ` + held.Token().String()).FindStringSubmatch(body)
+		if shown == nil {
+			t.Fatalf("no deadline:\n%s", body)
+		}
+		if ahead, err := time.ParseDuration(shown[1]); err != nil || (ahead-time.Until(held.Deadline())).Abs() > 100*time.Millisecond {
+			t.Errorf("a deadline in %s, want %v", shown[1], time.Until(held.Deadline()))
+		}
 		w.Expire(c)
 		bubble.Lost(t, held)
 		synctest.Wait()
-		body := sees(t, p, "/process", "It holds nothing", "<dt>lost</dt><dd>1</dd>")
+		body = sees(t, p, "/process", "It holds nothing", "<dt>lost</dt><dd>1</dd>")
 		if strings.Contains(body, held.Token().String()) {
 			t.Error("a lost lease is shown")
 		}
 		sees(t, p, lineAt("/app/x"), "lost (")
 		bubble.Release(t, other)
 	})
+}
+
+// TestProcessCounts: this process's counters and double barriers are shown with
+// what has happened last, and only those that were used last.
+func TestProcessCounts(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		watch := page.NewWatch()
+		c := w.Connect("watched", watch.Option())
+		p := of(t, w, page.WithWatch(watch))
+		sees(t, p, "/process", "Nothing was counted.", "No double barrier was entered.")
+
+		n, err := counter.New(c, "/app/orders")
+		must(t, err)
+		for range 2 {
+			_, err = n.AddOnce(t.Context(), "order-1", 3)
+			must(t, err)
+		}
+		round, err := barrier.NewDouble(c, "/app/round", 1)
+		must(t, err)
+		inside, err := round.Enter(t.Context())
+		must(t, err)
+		synctest.Wait()
+		sees(t, p, "/process", "/app/orders", "was counted before", "/app/round", "<td data-label=\"State\">entered</td>")
+
+		must(t, inside.Leave(t.Context()))
+		_, err = c.Create(t.Context(), "/app/words", []byte("no number"), 0)
+		must(t, err)
+		words, err := counter.New(c, "/app/words")
+		must(t, err)
+		if _, err := words.Add(t.Context(), 1); err == nil {
+			t.Fatal("words were counted")
+		}
+		synctest.Wait()
+		sees(t, p, "/process", "<td data-label=\"State\">left</td>", "/app/words", "1 of 1 calls failed")
+
+		for i := range 99 {
+			more, err := counter.New(c, fmt.Sprint("/app/more-", i))
+			must(t, err)
+			_, err = more.Add(t.Context(), 1)
+			must(t, err)
+		}
+		synctest.Wait()
+		body := sees(t, p, "/process", "/app/words", "/app/more-98")
+		if strings.Contains(body, "/app/orders") {
+			t.Error("the counter that was used longest ago is still shown")
+		}
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -12,7 +12,7 @@ import (
 // times is who has held which line, as looked at.
 type times struct {
 	bars map[string][]*bar // by line, in the order of their beginnings
-	gaps []span            // when nobody looked
+	gaps []span            // when nobody looked, or what was seen is forgotten; from the zero time on
 	last time.Time         // the latest look
 	size int               // bars in all
 }
@@ -41,7 +41,7 @@ func (t *times) see(m *look.Model) {
 	if t.size >= mostBars {
 		t.forget()
 	}
-	if !before.IsZero() && now.Sub(before) > aGap {
+	if before.IsZero() || now.Sub(before) > aGap {
 		t.gaps = append(t.gaps, span{before, now})
 		t.gaps = t.gaps[max(0, len(t.gaps)-mostGaps):]
 		before = time.Time{} // no bar goes on
@@ -88,12 +88,30 @@ func (t *times) forget() {
 	slices.SortFunc(ends, time.Time.Compare)
 	oldest := ends[len(ends)/4]
 	t.size = 0
+	var forgotten time.Time // the latest end
 	for path, bars := range t.bars {
-		bars = slices.DeleteFunc(bars, func(b *bar) bool { return b.To.Before(t.last) && !b.To.After(oldest) })
+		bars = slices.DeleteFunc(bars, func(b *bar) bool {
+			if !b.To.Before(t.last) || b.To.After(oldest) {
+				return false
+			}
+			if b.To.After(forgotten) {
+				forgotten = b.To
+			}
+			return true
+		})
 		t.bars[path] = bars
 		t.size += len(bars)
 	}
 	maps.DeleteFunc(t.bars, func(_ string, bars []*bar) bool { return len(bars) == 0 })
+	if forgotten.IsZero() {
+		return
+	}
+	t.gaps = slices.DeleteFunc(t.gaps, func(g span) bool { return !g.To.After(forgotten) })
+	if len(t.gaps) > 0 && t.gaps[0].From.Before(forgotten) {
+		t.gaps[0].From = time.Time{}
+	} else {
+		t.gaps = slices.Insert(t.gaps, 0, span{To: forgotten})
+	}
 }
 
 // timeline is a drawing of who has held a line.
@@ -165,11 +183,11 @@ func (t *times) of(path string, now time.Time) *timeline {
 		d.Latest = d.Latest[:min(len(d.Latest), 10)]
 	}
 	d.Height = max(1, len(rows)) * barHeight
-	if first := bars[0].From; first.After(d.From) && len(t.gaps) == 0 {
-		d.Gaps = append(d.Gaps, drawn{span: span{d.From, first}, Width: at(first)})
-	}
 	for _, g := range t.gaps {
 		if g.To.After(d.From) {
+			if g.From.Before(d.From) {
+				g.From = d.From
+			}
 			d.Gaps = append(d.Gaps, drawn{span: g, X: at(g.From), Width: at(g.To) - at(g.From)})
 		}
 	}

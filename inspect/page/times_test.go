@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,6 +32,29 @@ func TestMostBars(t *testing.T) {
 	}
 	if d := times.of("/app/0", now); d == nil || d.Latest[0].From.Before(now.Add(-2*time.Second)) {
 		t.Errorf("the latest: %+v", d)
+	}
+}
+
+// TestGaps: a gap is where nobody looked, and not where nobody held.
+func TestGaps(t *testing.T) {
+	times, began := newTimes(), time.Now()
+	free, held := inspect.Line{Path: "/app/x"}, inspect.Line{Path: "/app/x", Holders: []inspect.Contender{{Path: "/app/x/1"}}}
+	seen := func(after time.Duration, l inspect.Line) {
+		times.see(&look.Model{Now: began.Add(after), Lines: []inspect.Line{l}})
+	}
+	for after := time.Duration(0); after <= 3*time.Minute; after += aGap {
+		seen(after, free)
+	}
+	seen(3*time.Minute+aGap, held)
+	seen(5*time.Minute, held)
+	var got []span
+	for _, g := range times.of("/app/x", began).Gaps {
+		got = append(got, span{g.From, g.To})
+	}
+	end := began.Add(5 * time.Minute).Truncate(5 * time.Second).Add(5 * time.Second)
+	want := []span{{end.Add(-window), began}, {began.Add(3*time.Minute + aGap), began.Add(5 * time.Minute)}}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

@@ -6,13 +6,18 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/escape"
+	"github.com/zkrecipes/zkrecipes/internal/look"
+	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/barrier"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
+	"github.com/zkrecipes/zkrecipes/recipes/counter"
 	"github.com/zkrecipes/zkrecipes/recipes/presence"
 )
 
@@ -21,14 +26,22 @@ import (
 // NewWatch returns one. It is safe for concurrent use.
 type Watch struct {
 	mu        sync.Mutex // guards what follows
-	clients   []*framework.StateChange
+	clients   []*watched
 	waiting   map[*waiting]struct{}
 	leases    map[recipes.Grant]*leased
 	caches    map[uint64]cache.StateChange
 	presences map[uint64]presence.StateChange
+	counters  recent
+	barriers  recent
 	counts    map[string]int
 	latest    []event // the last ones
 	log       []entry
+}
+
+// watched is a client: its latest change, and its inside.
+type watched struct {
+	framework.StateChange
+	client *managed.Client
 }
 
 type waiting struct {
@@ -55,17 +68,19 @@ type entry struct {
 	Level, Text string
 }
 
-// How many events and log lines are remembered.
+// How many events and log lines are remembered, and how many counters and how
+// many barriers.
 const (
 	mostEvents = 500
 	mostLog    = 100
+	mostRecent = 100
 )
 
 // NewWatch returns a watch that has seen nothing yet.
 func NewWatch() *Watch {
 	return &Watch{
 		waiting: map[*waiting]struct{}{}, leases: map[recipes.Grant]*leased{}, caches: map[uint64]cache.StateChange{},
-		presences: map[uint64]presence.StateChange{}, counts: map[string]int{},
+		presences: map[uint64]presence.StateChange{}, counters: recent{}, barriers: recent{}, counts: map[string]int{},
 	}
 }
 
@@ -75,7 +90,7 @@ type waitingKey struct{ *Watch }
 // Option lets the watch see one client: pass it to framework.New. It costs a
 // mutex for each event. Each client needs an option of its own.
 func (w *Watch) Option() framework.Option {
-	state := &framework.StateChange{}
+	one := &watched{}
 	does := func(do func()) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -95,12 +110,20 @@ func (w *Watch) Option() framework.Option {
 		})
 	}
 	return framework.Together(
+		func(c *managed.Config) {
+			before := c.Made // another watch's
+			c.Made = func(client any) {
+				if one.client = client.(*managed.Client); before != nil {
+					before(client)
+				}
+			}
+		},
 		framework.WithObserver(framework.Observer{
-			Opened: func() { does(func() { w.clients = append(w.clients, state) }) },
+			Opened: func() { does(func() { w.clients = append(w.clients, one) }) },
 			StateChanged: func(c framework.StateChange) {
 				does(func() {
-					if *state = c; c.To == framework.Closed {
-						w.clients = slices.DeleteFunc(w.clients, func(one *framework.StateChange) bool { return one == state })
+					if one.StateChange = c; c.To == framework.Closed {
+						w.clients = slices.DeleteFunc(w.clients, func(other *watched) bool { return other == one })
 					}
 					w.counts["changes of a connection"]++
 				})
@@ -119,6 +142,20 @@ func (w *Watch) Option() framework.Option {
 		cache.WithObserver(cache.Observer{
 			StateChanged: func(c cache.StateChange) {
 				does(func() { remember(w.caches, c.Cache.ID, c, c.To) })
+			},
+		}),
+		counter.WithObserver(counter.Observer{
+			Added: func(a counter.Addition) {
+				does(func() { w.counters.put(a.Counter.Path, additionFact(a)) })
+			},
+			Conflicted: func(counter.Conflict) { does(func() { w.counts["conflicts at a counter"]++ }) },
+		}),
+		barrier.WithObserver(barrier.Observer{
+			Entered: func(e barrier.Entry) {
+				does(func() { w.barriers.put(e.Barrier.Path, entryFact(e)) })
+			},
+			Left: func(e barrier.Exit) {
+				does(func() { w.barriers.put(e.Barrier.Path, exitFact(e)) })
 			},
 		}),
 		recipes.WithObserver(recipes.Observer{
@@ -165,6 +202,59 @@ func remember[V any](all map[uint64]V, id uint64, now V, to string) {
 	}
 }
 
+// recent has the last that has happened at each of the paths that were used
+// last.
+type recent map[string]fact
+
+func (r recent) put(path string, f fact) {
+	f.Name, f.Since = escape.Text(path), time.Now()
+	if r[path] = f; len(r) <= mostRecent {
+		return
+	}
+	oldest := path
+	for other, at := range r {
+		if at.Since.Before(r[oldest].Since) {
+			oldest = other
+		}
+	}
+	delete(r, oldest)
+}
+
+func additionFact(a counter.Addition) fact {
+	f := fact{State: "written", Note: fmt.Sprintf("%s in %v", look.Count(a.Calls, "call"), a.Took.Round(time.Millisecond))}
+	switch {
+	case a.Err != nil:
+		f.State, f.Note, f.Bad = fmt.Sprintf("%d of %d calls failed", a.Failed, a.Calls), reason(a.Err), true
+	case a.Repeated:
+		f.State = "was counted before"
+	}
+	return f
+}
+
+func entryFact(e barrier.Entry) fact {
+	f := fact{State: "entered", Note: together(e.Barrier, e.Waited)}
+	switch {
+	case e.Err != nil:
+		f.State, f.Note, f.Bad = "not entered", reason(e.Err), true
+	case e.Late:
+		f.State = "entered late"
+	}
+	return f
+}
+
+func exitFact(e barrier.Exit) fact {
+	if e.Err != nil {
+		return fact{State: "left early", Note: reason(e.Err), Bad: true}
+	}
+	return fact{State: "left", Note: together(e.Barrier, e.Waited)}
+}
+
+// together says of how many members a round is, and how long one has waited for
+// the others.
+func together(b barrier.Info, waited time.Duration) string {
+	return fmt.Sprintf("%s, waited %v", look.Count(b.Members, "member"), waited.Round(time.Millisecond))
+}
+
 func (w *Watch) noteLocked(path, text string) {
 	w.latest = append(w.latest, event{time.Now(), path, text})
 	if len(w.latest) > 2*mostEvents {
@@ -188,9 +278,9 @@ func (w *Watch) events(path string) []event {
 
 // processBody is what the page of this process shows. All text is escaped.
 type processBody struct {
-	Clients, Leases, Waiting, Caches, Presences []fact
-	Counts                                      []count
-	Log                                         []entry
+	Clients, Leases, Waiting, Caches, Presences, Counters, Barriers []fact
+	Counts                                                          []count
+	Log                                                             []entry
 }
 
 // fact is a row: what, and since when.
@@ -207,15 +297,35 @@ type count struct {
 
 func (p *Page) processLocked(view, time.Time) any { return p.watch.body() }
 
+// proven says until when the session of a client is proven alive, and with it
+// its leases: "" if nothing needs that, or without a session. heard says when
+// the session was answered last.
+func (c *watched) proven() (session int64, ahead, heard string) {
+	s, err := c.client.Session()
+	if err != nil {
+		return 0, "", ""
+	}
+	text := func(d time.Duration) string { return d.Round(100 * time.Millisecond).String() }
+	if s.Proven() {
+		ahead = "deadline in " + text(time.Until(s.Deadline()))
+	}
+	return s.ID(), ahead, "last answer " + text(time.Since(s.LastAnswer())) + " ago"
+}
+
 func (w *Watch) body() processBody {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var b processBody
+	deadlines := map[int64]string{} // by session
 	for _, c := range w.clients {
-		b.Clients = append(b.Clients, fact{fmt.Sprintf("session %#x", uint64(c.Session)), c.To.String(), reason(c.Err), c.At, c.To != framework.Connected})
+		session, ahead, heard := c.proven()
+		deadlines[session] = ahead
+		note := cmp.Or(reason(c.Err), strings.TrimPrefix(ahead+", "+heard, ", "))
+		b.Clients = append(b.Clients, fact{fmt.Sprintf("session %#x", uint64(c.Session)), c.To.String(), note, c.At, c.To != framework.Connected})
 	}
 	for _, l := range w.leases {
-		b.Leases = append(b.Leases, fact{escape.Text(l.Path), l.Recipe + ", " + l.Mode, "token " + l.grant.Token, l.grant.At, false})
+		note := strings.TrimPrefix(deadlines[l.grant.Session]+", token "+l.grant.Token, ", ")
+		b.Leases = append(b.Leases, fact{escape.Text(l.Path), l.Recipe + ", " + l.Mode, note, l.grant.At, false})
 	}
 	for one := range w.waiting {
 		b.Waiting = append(b.Waiting, fact{escape.Text(one.Path), one.Recipe + ", " + one.Mode, "", one.since, false})
@@ -226,7 +336,8 @@ func (w *Watch) body() processBody {
 	for _, c := range w.presences {
 		b.Presences = append(b.Presences, fact{escape.Text(c.Path), c.To, reason(c.Err), c.At, c.To != "standing"})
 	}
-	for _, facts := range [][]fact{b.Leases, b.Waiting, b.Caches, b.Presences} {
+	b.Counters, b.Barriers = slices.Collect(maps.Values(w.counters)), slices.Collect(maps.Values(w.barriers))
+	for _, facts := range [][]fact{b.Leases, b.Waiting, b.Caches, b.Presences, b.Counters, b.Barriers} {
 		slices.SortFunc(facts, func(a, b fact) int { return cmp.Or(cmp.Compare(a.Name, b.Name), a.Since.Compare(b.Since)) })
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.counts)) {

@@ -22,6 +22,10 @@ const (
 	// election takes some hundred milliseconds.
 	shortestPause = 25 * time.Millisecond
 	longestPause  = 250 * time.Millisecond
+	// unknownLeast: a server that grants no shorter timeout than the session's
+	// may extend a session by this part of its timeout. Later than that behind the
+	// death it is asked first what it grants.
+	unknownLeast = 20
 )
 
 // target is a session that is to be closed. One goroutine at a time uses it.
@@ -31,16 +35,21 @@ type target struct {
 	limit time.Duration // of each step
 	done  chan struct{} // closed: nobody takes results any more
 
-	conn   net.Conn       // attached; nil: not attached
-	at     servers.Server // where it is attached
-	over   bool           // the ensemble is known not to have it
-	unsure bool           // another connect was sent, which may move it later
-	least  time.Duration  // a server has granted that instead of less
+	attached bool
+	at       servers.Server // where it is, or was
+	conn     net.Conn       // nil: it is not attached, or stays so without a connection
+	over     bool           // the ensemble is known not to have it
+	unsure   bool           // another connect was sent, which may move it later
+	least    leasts
 
 	results chan result // of connects
 	open    int         // connects whose results were not taken
 	sent    int         // connects that were begun
 }
+
+// leasts are the shortest session timeouts that servers grant, as far as they
+// are known.
+type leasts map[servers.Server]time.Duration
 
 // result is that of one connect.
 type result struct {
@@ -49,14 +58,14 @@ type result struct {
 	at     servers.Server
 	gone   bool
 	err    error
-	unsent bool // the server was not reached
-	least  time.Duration
+	unsent bool          // the server was not asked for the session
+	least  time.Duration // the shortest session timeout that the server grants; 0: not known
 }
 
 func newTarget(s Session, died time.Time) *target {
 	return &target{
 		Session: s, died: died, limit: max(min(s.Timeout/3, longestStep), time.Millisecond),
-		done: make(chan struct{}), results: make(chan result),
+		done: make(chan struct{}), results: make(chan result), least: leasts{},
 	}
 }
 
@@ -66,6 +75,8 @@ func (t *target) drop() {
 	t.leave()
 }
 
+// leave closes the connection. The session stays attached: the ensemble still
+// has it at the member, and refuses what comes through another one.
 func (t *target) leave() {
 	if t.conn != nil {
 		_ = t.conn.Close()
@@ -73,27 +84,33 @@ func (t *target) leave() {
 	}
 }
 
-func (t *target) isSecure() bool { return t.over || t.conn != nil && !t.unsure }
+func (t *target) isSecure() bool { return t.over || t.attached && !t.unsure }
 
 // secure attaches to the session, or once more at the same member if it is
 // attached and may have moved since. It does one of these, because the second
 // is of use only once all sessions are attached.
 func (t *target) secure(ctx context.Context) error {
-	if t.conn == nil && !t.over {
-		return t.attach(ctx)
-	}
-	if t.isSecure() {
+	switch {
+	case t.isSecure():
 		return nil
+	case t.attached:
+		return t.attachAgain(ctx)
 	}
+	return t.attach(ctx)
+}
+
+// attachAgain attaches once more at the same member. If the session is not
+// attached then, and there is no error, another member may have it.
+func (t *target) attachAgain(ctx context.Context) error {
 	t.leave() // the server would close it, and may allow no more
 	t.takeLate()
-	t.unsure = false
+	t.attached, t.unsure = false, false
 	if err := t.connect(ctx, t.at); err != nil {
 		return err
 	}
 	for mine := t.sent; ; {
 		r := <-t.results // a connect ends within its limit
-		t.open--
+		t.took(r)
 		switch {
 		case r.number != mine:
 			t.onLate(r)
@@ -101,6 +118,7 @@ func (t *target) secure(ctx context.Context) error {
 			t.use(r)
 			return nil
 		default: // the caller begins again, after a pause
+			t.unsure = t.unsure || !r.unsent
 			return t.fatal(r.err)
 		}
 	}
@@ -111,7 +129,7 @@ func (t *target) takeLate() {
 	for {
 		select {
 		case r := <-t.results:
-			t.open--
+			t.took(r)
 			t.onLate(r)
 		default:
 			return
@@ -119,10 +137,17 @@ func (t *target) takeLate() {
 	}
 }
 
+// took counts a result that was taken, and remembers what its server grants.
+func (t *target) took(r result) {
+	t.open--
+	if r.least > 0 {
+		t.least[r.at] = r.least
+	}
+}
+
 // onLate takes the result of a connect that is not needed: if it was answered,
 // the session has moved.
 func (t *target) onLate(r result) {
-	t.least = max(t.least, r.least)
 	if r.conn != nil {
 		_ = r.conn.Close()
 	}
@@ -133,7 +158,7 @@ func (t *target) onLate(r result) {
 // use makes a result that of the session.
 func (t *target) use(r result) {
 	t.leave()
-	t.conn, t.at, t.over, t.least = r.conn, r.at, t.over || r.gone, max(t.least, r.least)
+	t.conn, t.at, t.attached, t.over = r.conn, r.at, !r.gone, t.over || r.gone
 }
 
 // fatal returns an error that no other server would mend, otherwise nil.
@@ -161,7 +186,7 @@ func (t *target) attach(ctx context.Context) error {
 		}
 		select {
 		case r := <-t.results:
-			t.open--
+			t.took(r)
 			if r.err == nil { // late, but as good
 				t.use(r)
 				t.unsure = t.open > 0 || t.unsure
@@ -197,7 +222,7 @@ func (t *target) round(ctx context.Context) (won bool, err error) {
 			}
 			asked, pending, next = asked+1, pending+1, time.After(hedge)
 		case r := <-t.results:
-			t.open--
+			t.took(r)
 			pending--
 			if r.err == nil {
 				t.use(r)
@@ -232,20 +257,37 @@ func (t *target) rank(at servers.Server) int {
 	return 1
 }
 
-// connect begins to attach to the session at a member. It fails if that could
-// extend the session.
+// left returns what is left of the session, and whether it may be asked for at
+// a server that grants no less than least. A session that the process had given
+// up is probably over, so it may in any case, for as little as possible.
+func (t *target) left(least time.Duration) (left time.Duration, may bool) {
+	left = t.until(t.died)
+	if t.Left.IsZero() {
+		return left, left >= max(least, time.Millisecond)
+	}
+	return max(t.until(t.Left), time.Millisecond), left >= time.Millisecond
+}
+
+// until returns how long it is until a session timeout has passed since then.
+// While a machine is suspended only the wall clock goes on.
+func (t *target) until(then time.Time) time.Duration {
+	end := then.Add(t.Timeout)
+	return min(time.Until(end), time.Until(end.Round(0))).Truncate(time.Millisecond)
+}
+
+// connect begins to attach to the session at a member. It fails if that is
+// known to extend the session.
 func (t *target) connect(ctx context.Context, to servers.Server) error {
-	left := time.Until(t.died.Add(t.Timeout)).Truncate(time.Millisecond)
-	if left <= 0 || left < t.least {
+	least := t.least[to]
+	if _, may := t.left(least); !may {
 		return errTooLate
 	}
 	t.open++
 	t.sent++
 	number := t.sent
-	ask := &wire.ConnectRequest{Timeout: int32(left.Milliseconds()), SessionID: t.ID, Password: t.Password}
 	go func() { // ends within the limit
-		r := t.try(ctx, to, ask)
-		r.number = number
+		r := t.try(ctx, to, least)
+		r.at, r.number = to, number
 		select {
 		case t.results <- r:
 		case <-t.done:
@@ -257,14 +299,29 @@ func (t *target) connect(ctx context.Context, to servers.Server) error {
 	return nil
 }
 
-// try attaches to the session at a member. A member answers the connect at
-// once, but may have taken requests of the session before that it has not
-// handed on yet. So try also awaits the answer to a ping, which comes behind
-// them.
-func (t *target) try(ctx context.Context, to servers.Server, ask *wire.ConnectRequest) result {
-	conn, answer, err := t.Ensemble.Connect(context.WithoutCancel(ctx), to, t.limit, ask)
+// try attaches to the session at a member, unless that could extend it. A
+// member answers the connect at once, but may have taken requests of the
+// session before that it has not handed on yet. So try also awaits the answer
+// to a ping, which comes behind them.
+func (t *target) try(ctx context.Context, to servers.Server, least time.Duration) result {
+	ctx, began := context.WithoutCancel(ctx), time.Now()
+	if left, _ := t.left(0); least == 0 && t.Left.IsZero() && left < t.Timeout-t.Timeout/unknownLeast {
+		var err error
+		if least, err = t.askLeast(ctx, to); err != nil {
+			return result{err: err, unsent: true}
+		}
+	}
+	left, may := t.left(least)
+	if !may {
+		return result{err: errTooLate, unsent: true, least: least}
+	}
+	ask := &wire.ConnectRequest{Timeout: int32(left.Milliseconds()), SessionID: t.ID, Password: t.Password}
+	conn, answer, err := t.Ensemble.Connect(ctx, to, max(t.limit-time.Since(began), time.Millisecond), ask)
 	var dial *net.OpError
-	r := result{conn: conn, at: to, err: err, gone: err == nil && conn == nil, unsent: errors.As(err, &dial) && dial.Op == "dial"}
+	r := result{
+		conn: conn, err: err, gone: err == nil && conn == nil,
+		unsent: errors.As(err, &dial) && dial.Op == "dial", least: least,
+	}
 	if conn == nil {
 		return r
 	}
@@ -282,4 +339,22 @@ func (t *target) try(ctx context.Context, to servers.Server, ask *wire.ConnectRe
 		r.conn = nil
 	}
 	return r
+}
+
+// askLeast asks a server for the shortest session timeout that it grants, by a
+// session that it opens and closes.
+func (t *target) askLeast(ctx context.Context, to servers.Server) (time.Duration, error) {
+	ask := &wire.ConnectRequest{Timeout: 1, Password: make([]byte, wire.PasswordSize)}
+	conn, answer, err := t.Ensemble.Connect(ctx, to, t.limit, ask)
+	if err != nil {
+		return 0, err
+	}
+	if conn == nil {
+		return 0, errors.New("the server opens no session")
+	}
+	defer conn.Close()
+	if err := exchange(conn, closeRequest, closeXid); err != nil {
+		return 0, err
+	}
+	return time.Duration(answer.Timeout) * time.Millisecond, nil
 }

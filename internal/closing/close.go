@@ -17,6 +17,7 @@ import (
 type Session struct {
 	framework.DeadSession
 	Ensemble Ensemble
+	Left     time.Time // when the process had given the session up; zero: it had not
 }
 
 var (
@@ -28,6 +29,10 @@ var (
 	// errAnother is why a session cannot be attached to: the servers resume none.
 	errAnother = errors.New("the server has opened another session instead")
 )
+
+// mostAttached is how many sessions of a process are connected to at the same
+// time. Servers limit the connections of a host: maxClientCnxns, by default 60.
+const mostAttached = 16
 
 // Close closes all sessions of a process that has died at died. An error is nil
 // once the session is known to be gone. Close returns when each session is
@@ -58,10 +63,16 @@ func Close(ctx context.Context, sessions []Session, died time.Time) []error {
 	return errs
 }
 
+// inParallel does something for mostAttached targets at the same time.
 func inParallel(targets []*target, do func(i int, t *target)) {
 	var each sync.WaitGroup
+	room := make(chan struct{}, mostAttached)
 	for i, t := range targets {
-		each.Go(func() { do(i, t) })
+		room <- struct{}{}
+		each.Go(func() {
+			defer func() { <-room }()
+			do(i, t)
+		})
 	}
 	each.Wait()
 }
@@ -78,7 +89,11 @@ func attachAll(ctx context.Context, targets []*target) error {
 			}
 		}
 		errs := make([]error, len(targets))
-		inParallel(targets, func(i int, t *target) { errs[i] = t.secure(ctx) })
+		inParallel(targets, func(i int, t *target) {
+			if errs[i] = t.secure(ctx); len(targets) > mostAttached {
+				t.leave()
+			}
+		})
 		if err := errors.Join(errs...); err != nil {
 			return err
 		}
@@ -103,17 +118,22 @@ const closeXid = 1
 // close closes a session that is attached. If no answer comes it attaches
 // again, where it is possible.
 func (t *target) close(ctx context.Context) error {
+	var err error
+	if t.conn == nil && !t.over {
+		err = t.attachAgain(ctx)
+	}
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
 		if t.over {
 			return nil
 		}
-		_ = t.conn.SetDeadline(time.Now().Add(t.limit))
-		err := exchange(t.conn, closeRequest, closeXid)
-		if err == nil {
-			t.over = true
-			return nil
+		if t.conn != nil {
+			_ = t.conn.SetDeadline(time.Now().Add(t.limit))
+			if err = exchange(t.conn, closeRequest, closeXid); err == nil {
+				t.over = true
+				return nil
+			}
+			t.leave()
 		}
-		t.leave()
 		select {
 		case <-time.After(pause/2 + random.N(pause/2)):
 		case <-ctx.Done():

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -23,6 +24,7 @@ import (
 type fake struct {
 	members int
 	least   time.Duration // that it grants
+	most    int           // connections of a member; 0: any number
 	// answer says how long a member takes for the nth connect of a session, and
 	// whether it then answers. Without an answer the connect is executed all the
 	// same, if executed says so.
@@ -39,6 +41,8 @@ type fake struct {
 	gone   map[int64]bool
 	asked  map[int64][]time.Duration // timeouts
 	moved  map[int64]time.Time       // when
+	open   map[int]int               // connections of each member
+	until  map[int64]time.Time       // when it ends, by the last connect
 	by     map[int64]int             // the member of the first close
 	queued map[int64]time.Time       // until when writes may be executed at the member where it is
 	first  func()                    // before the first close
@@ -49,7 +53,7 @@ func newFake(members int) *fake {
 	return &fake{
 		members: members, began: time.Now(),
 		at: map[int64]int{}, nth: map[int64]int{}, closes: map[int64]int{}, gone: map[int64]bool{}, asked: map[int64][]time.Duration{},
-		moved: map[int64]time.Time{}, by: map[int64]int{}, queued: map[int64]time.Time{},
+		moved: map[int64]time.Time{}, open: map[int]int{}, until: map[int64]time.Time{}, by: map[int64]int{}, queued: map[int64]time.Time{},
 		answer: func(int, int64, int) (time.Duration, error) { return time.Millisecond, nil },
 		close:  func(int64, int) (bool, error) { return true, nil },
 	}
@@ -90,6 +94,25 @@ func (f *fake) Connect(_ context.Context, to servers.Server, limit time.Duration
 	if err != nil || f.gone[id] {
 		return nil, wire.ConnectResponse{}, err
 	}
+	granted := max(ask.Timeout, int32(f.least.Milliseconds()))
+	if id == 0 { // a session that is opened
+		ours, theirs := net.Pipe()
+		go func() {
+			defer theirs.Close()
+			if _, err := wire.ReadFrame(theirs, 100, nil); err == nil {
+				_, _ = theirs.Write(wire.AppendFrame(nil, &wire.ReplyHeader{Xid: closeXid, Zxid: 1}))
+				f.mu.Lock()
+				f.closes[0]++
+				f.mu.Unlock()
+			}
+		}()
+		return ours, wire.ConnectResponse{SessionID: 1000 + int64(nth), Timeout: granted}, nil
+	}
+	if f.most > 0 && f.open[member] >= f.most {
+		return nil, wire.ConnectResponse{}, io.EOF
+	}
+	f.open[member]++
+	f.until[id] = time.Now().Add(time.Duration(granted) * time.Millisecond)
 	f.at[id], f.moved[id] = member, time.Now()
 	if f.queue != nil {
 		f.queued[id] = time.Now().Add(f.queue(member, id))
@@ -102,7 +125,6 @@ func (f *fake) Connect(_ context.Context, to servers.Server, limit time.Duration
 	}
 	ours, theirs := net.Pipe()
 	go f.serve(theirs, member, id, queued)
-	granted := max(ask.Timeout, int32(f.least.Milliseconds()))
 	if f.other {
 		id++
 	}
@@ -111,7 +133,12 @@ func (f *fake) Connect(_ context.Context, to servers.Server, limit time.Duration
 
 // serve answers a ping behind what was queued, and a close.
 func (f *fake) serve(conn net.Conn, member int, id int64, queued time.Time) {
-	defer conn.Close()
+	defer func() {
+		_ = conn.Close()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.open[member]--
+	}()
 	for {
 		frame, err := wire.ReadFrame(conn, 100, nil)
 		var ask wire.RequestHeader
@@ -147,7 +174,7 @@ func (f *fake) sessions(n int, timeout time.Duration) (all []Session) {
 	for i := range n {
 		id := int64(i+1) * 10
 		f.at[id] = 0
-		all = append(all, Session{framework.DeadSession{ID: id, Timeout: timeout, Server: name(0)}, f})
+		all = append(all, Session{DeadSession: framework.DeadSession{ID: id, Timeout: timeout, Server: name(0)}, Ensemble: f})
 	}
 	return all
 }
@@ -265,6 +292,90 @@ func TestWhatAMemberHasTaken(t *testing.T) {
 	})
 }
 
+// TestMoreSessionsThanConnections: a process has more sessions than servers
+// allow a host connections. They are attached in turns, and stay so. None is
+// closed before all are, and then each where it is.
+func TestMoreSessionsThanConnections(t *testing.T) {
+	for name, test := range map[string]struct {
+		sessions int
+		answer   func(member int, session int64, nth int) (time.Duration, error)
+		queue    time.Duration // of each session at its old member
+		within   time.Duration
+	}{
+		"one more":                        {sessions: 17, within: 100 * time.Millisecond},
+		"many":                            {sessions: 500, within: 500 * time.Millisecond},
+		"with writes that wait":           {sessions: 100, queue: 30 * time.Millisecond, within: time.Second},
+		"the old member does not answer":  {sessions: 100, answer: silentMember(0), within: 5 * time.Second},
+		"the old member answers late":     {sessions: 100, answer: lateMember(60 * time.Millisecond), within: 2 * time.Second},
+		"the old member answers too late": {sessions: 100, answer: lateMember(160 * time.Millisecond), within: 4 * time.Second},
+		"the others are slow when they are to close": {sessions: 20, within: 2 * time.Second, answer: func(member int, _ int64, nth int) (time.Duration, error) {
+			switch {
+			case member == 0 && nth == 1:
+				return 20 * time.Second, nil
+			case member > 0 && nth > 3: // one behind the first, and once more since that is not answered
+				return 160 * time.Millisecond, nil
+			}
+			return time.Millisecond, nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(3)
+				f.most = 20
+				if test.answer != nil {
+					f.answer = test.answer
+				}
+				if test.queue > 0 {
+					f.queue = func(int, int64) time.Duration { return test.queue }
+				}
+				all := f.sessions(test.sessions, 10*time.Second)
+				at := map[int64]int{}
+				f.first = func() {
+					for _, s := range all {
+						if f.moved[s.ID].IsZero() || time.Until(f.queued[s.ID]) > 0 {
+							t.Errorf("session %d is not attached when another one is closed", s.ID)
+						}
+						at[s.ID] = f.at[s.ID]
+					}
+				}
+				errs := Close(t.Context(), all, f.began)
+				took := time.Since(f.began)
+				time.Sleep(time.Minute) // until the last connects have ended
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				if err := errors.Join(errs...); err != nil || len(f.gone) != test.sessions || took > test.within {
+					t.Errorf("%v, %d gone, after %v", err, len(f.gone), took)
+				}
+				for id, member := range at {
+					if f.by[id] != member {
+						t.Errorf("session %d is at member %d, and closed at %d", id, member, f.by[id])
+					}
+				}
+			})
+		})
+	}
+}
+
+// silentMember and lateMember answer for a member of which one does not, or
+// member 0 does so late.
+func silentMember(silent int) func(member int, session int64, nth int) (time.Duration, error) {
+	return func(member int, _ int64, _ int) (time.Duration, error) {
+		if member == silent {
+			return 20 * time.Second, nil
+		}
+		return time.Millisecond, nil
+	}
+}
+
+func lateMember(after time.Duration) func(member int, session int64, nth int) (time.Duration, error) {
+	return func(member int, _ int64, nth int) (time.Duration, error) {
+		if member == 0 && nth == 1 {
+			return after, nil
+		}
+		return time.Millisecond, nil
+	}
+}
+
 // TestTheOldMemberIsAskedLastAgain: once another session may be closed, one
 // whose close was not answered does not go back to the member where its old
 // writes may be queued, if any other one has it.
@@ -326,8 +437,12 @@ func TestAtRandomDelays(t *testing.T) {
 				}
 			}
 			errs := Close(t.Context(), all, f.began)
-			if err := errors.Join(errs...); err != nil || len(f.gone) != 3 || time.Since(f.began) > 4*time.Second {
-				t.Errorf("seed %d: %v, gone %v after %v", seed, err, f.gone, time.Since(f.began))
+			took := time.Since(f.began)
+			time.Sleep(time.Minute) // until the last connects have ended
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if err := errors.Join(errs...); err != nil || len(f.gone) != 3 || took > 4*time.Second {
+				t.Errorf("seed %d: %v, gone %v after %v", seed, err, f.gone, took)
 			}
 			for id, member := range at {
 				if by, closed := f.by[id]; closed && by != member {
@@ -339,7 +454,6 @@ func TestAtRandomDelays(t *testing.T) {
 					waited++
 				}
 			}
-			time.Sleep(time.Minute)
 		})
 	}
 	if waited < 500 {
@@ -364,7 +478,7 @@ func TestAllOrNone(t *testing.T) {
 		if !errors.Is(errs[0], ErrNoneClosed) || !errors.Is(errs[1], ErrNoneClosed) || errs[2] != nil {
 			t.Errorf("%v", errs)
 		}
-		if took := time.Since(f.began); len(f.closes) > 0 || took > 4*time.Second+longestPause {
+		if took := time.Since(f.began); f.closes[10]+f.closes[20] > 0 || f.closes[0] > 3 || took > 4*time.Second+longestPause {
 			t.Errorf("closes %v, after %v", f.closes, took)
 		}
 	})
@@ -386,34 +500,73 @@ func TestAServerThatResumesNone(t *testing.T) {
 // TestNoSessionIsExtended: each connect asks for what is left of the session,
 // and there is none when a server would grant more than that.
 func TestNoSessionIsExtended(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake(2)
-		f.least = 4 * time.Second
-		f.close = func(int64, int) (bool, error) { return false, errors.New("no answer") }
-		all := f.sessions(1, 10*time.Second)
-		time.Sleep(3 * time.Second) // until the death was noticed
-		errs := Close(t.Context(), all, f.began)
-		if errs[0] == nil {
-			t.Fatal("it is closed")
-		}
-		asked := f.asked[10]
-		if asked[0] != 7*time.Second || len(asked) < 10 || len(asked) > 60 {
-			t.Errorf("%d connects, the first asked for %v", len(asked), asked[0])
-		}
-		for i, each := range asked {
-			if each > 7*time.Second || each < f.least && i < len(asked)-1 { // what is granted at least shows when it is granted
-				t.Errorf("connect %d of %d asked for %v", i, len(asked), each)
+	const timeout = 10 * time.Second
+	for name, test := range map[string]struct {
+		noticed time.Duration // behind the death
+		least   time.Duration // that the servers grant
+		most    int           // connects to the session; 0: there must be none
+		probes  int           // sessions that are opened to learn what is granted
+	}{
+		"at once":                           {least: 4 * time.Second, most: 60, probes: 2},
+		"at once, and no less is granted":   {noticed: timeout / 20, least: timeout, most: 1},
+		"it comes late":                     {noticed: 3 * time.Second, least: 4 * time.Second, most: 60, probes: 2},
+		"late, and no less is granted":      {noticed: time.Second, least: timeout, probes: 1},
+		"with less left than is granted":    {noticed: 7 * time.Second, least: 4 * time.Second, probes: 1},
+		"with as much left as is granted":   {noticed: 5900 * time.Millisecond, least: 4 * time.Second, most: 5, probes: 2},
+		"with nothing left":                 {noticed: timeout, least: time.Second},
+		"with little left, and less needed": {noticed: timeout - time.Second, least: 10 * time.Millisecond, most: 20, probes: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(2)
+				f.least = test.least
+				f.close = func(int64, int) (bool, error) { return false, errors.New("no answer") }
+				all := f.sessions(1, timeout)
+				time.Sleep(test.noticed)
+				if errs := Close(t.Context(), all, f.began); errs[0] == nil {
+					t.Fatal("it is closed")
+				}
+				time.Sleep(time.Second) // until the last connects have ended
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				asked, last := f.asked[10], f.began.Add(timeout)
+				if test.noticed <= timeout/unknownLeast && test.least == timeout {
+					last = last.Add(timeout / unknownLeast)
+				}
+				if late := f.until[10].Sub(last); late > 2*time.Millisecond { // a connect takes one
+					t.Errorf("the session ends %v later", late)
+				}
+				if len(asked) > test.most || len(asked) == 0 && test.most > 0 {
+					t.Errorf("%d connects", len(asked))
+				}
+				if len(asked) > 0 && asked[0] < timeout-test.noticed-10*time.Millisecond {
+					t.Errorf("it asks for %v", asked[0])
+				}
+				if len(f.asked[0]) > test.probes || f.closes[0] != len(f.asked[0]) || len(f.asked[0]) == 0 && test.probes > 0 {
+					t.Errorf("%d sessions are opened, and %d closed", len(f.asked[0]), f.closes[0])
+				}
+			})
+		})
+	}
+}
+
+// TestASessionThatWasGivenUp ends a timeout after that, as far as it is up to
+// connects. Since it is probably over, it keeps no other one open.
+func TestASessionThatWasGivenUp(t *testing.T) {
+	const timeout = 10 * time.Second
+	for before, most := range map[time.Duration]time.Duration{4 * time.Second: 6 * time.Second, 9 * time.Second: time.Second, 25 * time.Second: time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(1)
+			f.least = 2 * time.Second
+			all := f.sessions(2, timeout)
+			all[0].Left = f.began.Add(-before)
+			f.gone[10] = before > 2*timeout
+			errs := Close(t.Context(), all, f.began)
+			if errors.Join(errs...) != nil || len(f.gone) != 2 || f.asked[10][0] != most || f.asked[20][0] != timeout || len(f.asked[0]) > 0 {
+				t.Errorf("given up %v before the death: %v, gone %v, asked for %v", before, errs, f.gone, f.asked)
 			}
-		}
-	})
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake(1)
-		all := f.sessions(1, 10*time.Second)
-		time.Sleep(10 * time.Second)
-		if errs := Close(t.Context(), all, f.began); errs[0] == nil || len(f.asked) > 0 {
-			t.Errorf("%v, %v", errs, f.asked)
-		}
-	})
+		})
+	}
 }
 
 // TestTheAnswerToACloseIsLost: the session is asked for again, and is gone.

@@ -14,6 +14,10 @@
 // it. Only then does it close any. If it can neither attach to a session nor
 // learn that it is over, it closes none, and all end by their timeouts.
 //
+// A session stays attached when the connection of the attach ends. So Close
+// attaches to the sessions of a process in turns, if there are many: servers
+// limit the connections of a host. It closes each at the member where it is.
+//
 // # Connects that are answered late
 //
 // Close does not wait long for a member that is slow: it also asks the next
@@ -26,8 +30,10 @@
 //
 // # Never worse than without
 //
-// A connect asks for what is left of the session's timeout since the death, so
-// a session that is attached and not closed ends when it would have ended
-// anyway. Once less is left than a server grants at least, Close does not
-// connect.
+// A connect asks for what is left of the session's timeout since the death. So
+// a session that is attached and not closed ends a timeout after the death, as
+// it may without a guardian. But a server grants no less than a timeout of its
+// own. So a late connect first asks for that one, by a session that it opens
+// and closes. If less is left, the session is not connected to. A session that
+// the process had given up is asked for what is left since then.
 package closing

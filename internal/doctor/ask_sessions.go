@@ -30,7 +30,25 @@ func askSessions(ctx context.Context, p *probe) finding {
 	case whole:
 		return good("no session has more than %d bytes of ephemeral paths", half)
 	}
-	return good("not known: it does not answer dump (4lw.commands.whitelist), or not in time")
+	return good(notDumped)
+}
+
+// notDumped is what is seen of a server that may not be asked by the word dump.
+const notDumped = "not known: it does not answer dump (4lw.commands.whitelist), or not in time"
+
+// askLocal asks whether sessions are local to a member until they own a znode.
+// Then a leader executes plain writes of a session that it does not know: it
+// may be another member's. So may be a session that has ended. The word dump
+// lists local sessions first, if a server can have any.
+func askLocal(ctx context.Context, p *probe) finding {
+	sessions, ok := strings.CutPrefix(p.word(ctx, "dump"), "SessionTracker dump:\n")
+	switch {
+	case !ok || sessions == "":
+		return good(notDumped)
+	case strings.HasPrefix(sessions, "Local "):
+		return fails("it has local sessions: plain writes of a session that has ended may be executed")
+	}
+	return good("it has no local sessions")
 }
 
 // beforeCloseTxn matches the releases before 3.6.

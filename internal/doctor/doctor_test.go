@@ -367,6 +367,10 @@ var variants = []variant{
 		},
 	},
 	{
+		name: "local sessions that are upgraded", want: []string{"local FAILS"}, says: "lease.Multi",
+		dial: saying("SessionTracker dump:\nSession Sets", "SessionTracker dump:\nLocal Sets"),
+	},
+	{
 		name: "an ephemeral znode of another session", want: []string{"ephemerals FAILS"}, says: "belongs to 0x7",
 		dial: replacing(wire.OpExists, "-ephemerals", func(frame []byte) { binary.BigEndian.PutUint64(frame[4+16+44:], 7) }),
 	},

@@ -125,6 +125,11 @@ var questions = []question{
 		do:      "set localSessionsUpgradingEnabled=true, or localSessionsEnabled=false, at the servers",
 	},
 	{
+		name: "local", needs: serves, ask: askLocal,
+		promise: "a session that has ended writes nothing",
+		do:      "write by lease.Multi what a lock protects, or set localSessionsEnabled=false at the servers",
+	},
+	{
 		name: "identity", needs: works, ask: askIdentity,
 		promise: "ACLs let this client in, and others not",
 		do:      "check --auth-file, the --sasl flags and the client's certificate",

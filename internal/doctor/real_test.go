@@ -27,6 +27,9 @@ func TestRealServersAreHealthy(t *testing.T) {
 		e := apache.Start(t, members, apache.WithTick(time.Second), apache.WithSessionTimeouts(2*time.Second, 20*time.Second), apache.WithProperty("znode.container.checkIntervalMs", "1000"))
 		x := examine(t, e.Servers(), true, framework.WithSessionTimeout(4*time.Second))
 		for _, a := range x.answers {
+			if a.Question == "local" && a.Seen != "it has no local sessions" {
+				t.Errorf("%+v", a)
+			}
 			if a.Verdict == doctor.Fails || a.Verdict == doctor.Note && a.Question != "containers" && a.Question != "watches" {
 				t.Errorf("%+v", a)
 			}
@@ -35,6 +38,26 @@ func TestRealServersAreHealthy(t *testing.T) {
 			t.Errorf("%+v\n%s", x.Result, x)
 		}
 		leaves(t, e)
+	}
+}
+
+// TestRealServersWithLocalSessions: the doctor says so of each member. No other
+// one resumes such a session.
+func TestRealServersWithLocalSessions(t *testing.T) {
+	e := apache.Start(t, 3, apache.WithTick(time.Second), apache.WithSessionTimeouts(2*time.Second, 20*time.Second),
+		apache.WithSetting("localSessionsEnabled=true"), apache.WithSetting("localSessionsUpgradingEnabled=true"))
+	x := examine(t, e.Servers(), false, framework.WithSessionTimeout(4*time.Second))
+	told := 0
+	for _, a := range x.answers {
+		if a.Question == "local" && a.Verdict == doctor.Fails {
+			told++
+		}
+	}
+	if bad := x.unwell(); told != 3 || !slices.Equal(bad, []string{"local FAILS", "resume FAILS"}) {
+		t.Errorf("%d members, %q\n%s", told, bad, x)
+	}
+	if x.Left != nil {
+		judge.Errorf(t, "left: %v", x.Left)
 	}
 }
 

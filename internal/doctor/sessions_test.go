@@ -71,6 +71,35 @@ func TestSessionsThatAreLarge(t *testing.T) {
 	}
 }
 
+// Whether sessions are local is known of every member that may be asked, and of
+// no other.
+func TestLocalSessions(t *testing.T) {
+	for name, tt := range map[string]struct {
+		before, after string // in the answers of the servers
+		verdict       doctor.Verdict
+		says          string
+	}{
+		"a follower and a leader have none": {"", "", doctor.OK, "no local sessions"},
+		"dump is not answered":              {"SessionTracker dump:", "dump is not executed", doctor.OK, "not known"},
+		"a leader before 3.5":               {"Global ", "", doctor.OK, "no local sessions"},
+		"a follower has some":               {"dump:\nGlobal Sessions", "dump:\nLocal Sets", doctor.Fails, "has local sessions"},
+	} {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			x := examine(t, w.Servers(), false, framework.WithDialer(saying(tt.before, tt.after)(w.Embedded)))
+			var told []doctor.Answer
+			for _, a := range x.answers {
+				if a.Question == "local" {
+					told = append(told, a)
+				}
+			}
+			has := func(a doctor.Answer) bool { return a.Verdict == tt.verdict && strings.Contains(a.Seen, tt.says) }
+			if len(told) != 3 || !slices.ContainsFunc(told, has) || tt.verdict == doctor.OK && slices.ContainsFunc(told, func(a doctor.Answer) bool { return !has(a) }) {
+				t.Errorf("%s: %+v", name, told)
+			}
+		}, testutil.WithMembers(3))
+	}
+}
+
 // Who ends an examination while a connect request has no answer leaves no
 // session: the answer is awaited, because only it says what to close.
 func TestEndedDuringAConnect(t *testing.T) {

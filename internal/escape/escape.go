@@ -83,8 +83,8 @@ func Shell(text string) string {
 		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 	}
 	var b strings.Builder
-	for _, c := range []byte(text) {
-		if strings.IndexByte(plain, c) >= 0 {
+	for i, c := range []byte(text) {
+		if strings.IndexByte(plain, c) >= 0 && (i > 0 || c != '-') { // or printf takes it for an option
 			b.WriteByte(c)
 		} else {
 			fmt.Fprintf(&b, `\%03o`, c)

@@ -12,7 +12,7 @@ import (
 
 // words are what others may have chosen as the name of a znode, or nearly.
 var words = []string{
-	"/app/x", "", "/a b", "$(touch x)", "`touch x`", "'; touch x; '", `"; touch x; "`, "\\", `\n`, "%s%d%%", "-n", "--help", "~", "*", "#x", "&touch x", "/größe/日本",
+	"/app/x", "", "/a b", "$(touch x)", "`touch x`", "'; touch x; '", `"; touch x; "`, "\\", `\n`, "%s%d%%", "-n", "--help", "-\x02", "--\u200f", "~", "*", "#x", "&touch x", "/größe/日本",
 	"/$(touch x)\u200f", "/\u202egpj.exe", "\x1b]0;title\a", "\x1b[2J", "a\tb", "two\nlines", "\r", "\u2028\u2029\ufeff", "\xff\xfe'$(touch x)", "\U000e0001", "!!", "=x", "a=b",
 }
 

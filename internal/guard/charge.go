@@ -2,6 +2,7 @@ package guard
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -35,8 +36,10 @@ type session struct {
 // command is one that the process runs.
 type command struct {
 	group int    // 0: it is being started
-	start uint64 // of the leader, 0: not known
+	start uint64 // of the leader; while it is being started, since when it may be; 0: not known
 	pidfd int    // of the leader
+
+	killed bool // at the deadline
 }
 
 func newCharge(ensembles []string) *charge {
@@ -67,13 +70,13 @@ func (c *charge) on(m message, files []int, now time.Duration) (unused []int, er
 		if len(c.commands) >= mostCommands || c.commands[m.Ref] != nil {
 			return nil, fmt.Errorf("%w: too many commands", errMessage)
 		}
-		c.commands[m.Ref] = &command{pidfd: -1}
+		c.commands[m.Ref] = &command{start: m.Start, pidfd: -1}
 	case opGroup:
 		run := c.commands[m.Ref]
 		if run == nil || run.group != 0 {
 			return files, fmt.Errorf("%w: a group of no command", errMessage)
 		}
-		*run = command{m.Group, m.Start, files[0]}
+		*run = command{group: m.Group, start: m.Start, pidfd: files[0]}
 	case opEnded:
 		if run := c.commands[m.Ref]; run != nil {
 			delete(c.commands, m.Ref)
@@ -118,6 +121,18 @@ func (c *charge) prune(now time.Duration) {
 // isPast reports whether the time is over at which the groups must be dead.
 func (c *charge) isPast(now time.Duration) bool { return c.until != 0 && now >= c.until }
 
+// starting returns how many commands are being started, and since when the
+// first of them may be. It is 0 if that is not known.
+func (c *charge) starting() (n int, since uint64) {
+	since = math.MaxUint64
+	for _, run := range c.commands {
+		if run.group == 0 {
+			n, since = n+1, min(since, run.start)
+		}
+	}
+	return n, since
+}
+
 // longest returns the longest timeout of the sessions.
 func (c *charge) longest() (longest time.Duration) {
 	for _, s := range c.sessions {
@@ -134,6 +149,21 @@ func (c *charge) uses(ensemble int) bool {
 		}
 	}
 	return false
+}
+
+// usage is what a guardian needs for a process.
+type usage struct {
+	bytes int // of memory, about
+	files int // descriptors
+}
+
+// usage returns what the charge needs.
+func (c *charge) usage() (u usage) {
+	const each = 512 // of a session or a command, apart from its texts
+	for k, s := range c.sessions {
+		u.bytes += each + len(k.servers) + len(s.Server)
+	}
+	return usage{u.bytes + each*len(c.commands), len(c.commands)}
 }
 
 // held returns the files of the charge.

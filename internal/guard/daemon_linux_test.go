@@ -1,14 +1,18 @@
 package guard
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -279,9 +283,111 @@ func TestManyConnectAtOnce(t *testing.T) {
 	}
 }
 
+// TestAcceptGoesOn: no error of accept ends a daemon, except that its listener
+// is closed. It logs the first one, and then ever more rarely.
+func TestAcceptGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var logged []time.Duration
+		g, stop := newGuardian(Config{Log: func(string) { logged = append(logged, time.Since(began).Round(time.Second)) }}, false)
+		defer stop()
+		fails := []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, syscall.ENOBUFS, syscall.ENOMEM, syscall.EPERM, syscall.EPROTO}
+		asked, served := 0, atomic.Int32{}
+		err := g.acceptAll(t.Context(), func() (*net.UnixConn, error) {
+			asked++
+			switch since := time.Since(began); {
+			case since > 3*time.Hour:
+				return nil, net.ErrClosed
+			case asked%10 == 0: // it succeeds now and then
+				time.Sleep(time.Millisecond)
+				return nil, nil
+			}
+			return nil, fails[asked%len(fails)]
+		}, func(*net.UnixConn) { served.Add(1) })
+		if !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if most := int(3*time.Hour/shortestPause) / 10; asked > most || int(served.Load()) != (asked-1)/10 {
+			t.Errorf("it is asked %d times, and serves %d", asked, served.Load())
+		}
+		if len(logged) > 15 || len(logged) < 10 || logged[0] != 0 {
+			t.Errorf("logged after %v", logged)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // it is asked to end while it waits
+		g, stop := newGuardian(Config{}, false)
+		defer stop()
+		ctx, cancel := context.WithTimeout(t.Context(), 5500*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		err := g.acceptAll(ctx, func() (*net.UnixConn, error) { return nil, syscall.EMFILE }, nil)
+		if err != nil || time.Since(began) != 5500*time.Millisecond {
+			t.Errorf("%v, after %v", err, time.Since(began))
+		}
+	})
+}
+
+// TestADaemonWithoutDescriptors guards again once it has some.
+func TestADaemonWithoutDescriptors(t *testing.T) {
+	bubble.Whole(t)
+	t.Parallel()
+	socket, log := filepath.Join(t.TempDir(), "s"), filepath.Join(t.TempDir(), "log")
+	daemon := self("daemon", "GUARD_SOCKET="+socket)
+	out, err := os.Create(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	daemon.Stdout = out
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = daemon.Process.Kill(); _ = daemon.Wait() })
+	says := func(text string) func() bool {
+		return func() bool { said, _ := os.ReadFile(log); return strings.Contains(string(said), text) }
+	}
+	await(t, "it listens", says("listens"))
+	var all []net.Conn
+	for range 100 {
+		conn, err := net.Dial("unixpacket", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, conn)
+	}
+	await(t, "descriptors are short", says("too many open files"))
+	for _, conn := range all {
+		_ = conn.Close()
+	}
+	await(t, "it guards", func() bool {
+		w, err := Dial(socket)
+		if err == nil {
+			_ = w.Close()
+		}
+		return err == nil
+	})
+}
+
+// TestWhatIsLogged is one line, whatever a process says.
+func TestWhatIsLogged(t *testing.T) {
+	var logged string
+	g, stop := newGuardian(Config{Ensembles: []Ensemble{{Servers: "m:2181"}}, Log: func(text string) { logged = text }}, false)
+	defer stop()
+	s, process := newServed(t, g, 0)
+	s.charge.hello = true
+	m := guardOf(1)
+	m.Servers = "a\n\x1b[2Jb," + strings.Repeat("x", longestServers-20)
+	_, _ = process.Write(m.packet())
+	s.drain()
+	if g.cfg.Log(s.wrong.Error()); s.wrong == nil || strings.ContainsAny(logged, "\n\x1b") || len(logged) > longestText+10 {
+		t.Errorf("%q", logged)
+	}
+}
+
 // TestACommandInAnotherNamespace: a daemon cannot know when its group is gone:
 // the number of it means another group here, or none. So the session is left to
-// its timeout.
+// its timeout. The log says at the connect that this would be so.
 func TestACommandInAnotherNamespace(t *testing.T) {
 	bubble.Whole(t)
 	if os.Getuid() != 0 {
@@ -293,6 +399,7 @@ func TestACommandInAnotherNamespace(t *testing.T) {
 	cmd := self("init", append(env, "GUARD_SOCKET="+socket)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 	w := begin(t, cmd) // kills all that is in it at the end
+	await(t, "the daemon says so", func() bool { return strings.Contains(r.String(), "is in another namespace of processes: if it dies") })
 	w.do("guard 10 10s m:2181")
 	w.do("starting 1")
 	w.do("run 1")
@@ -316,7 +423,7 @@ func TestACommandInAnotherNamespace(t *testing.T) {
 	await(t, "the daemon has noticed the death", func() bool { return strings.Contains(r.String(), "died") || r.closed(10) })
 	before := size()
 	await(t, "the children write", func() bool { return size() > before+100 })
-	if text := r.String(); strings.Contains(text, "connect") || !strings.Contains(text, "another namespace") {
+	if text := r.String(); strings.Contains(text, "connect") || !strings.Contains(text, "its command may be in another namespace") {
 		t.Errorf("%q", text)
 	}
 }

@@ -37,8 +37,11 @@ func (s *served) onDeath(died time.Time, event int) error {
 	case <-time.After(s.g.cfg.After):
 	case <-ctx.Done():
 	}
-	for i, room := range s.g.closing { // in one order
-		if c.uses(i) {
+	for i := range s.g.closing { // in one order
+		for _, room := range []chan struct{}{s.user.closing[i], s.g.closing[i]} {
+			if !c.uses(i) {
+				continue
+			}
 			select {
 			case room <- struct{}{}:
 				defer func() { <-room }()
@@ -49,7 +52,11 @@ func (s *served) onDeath(died time.Time, event int) error {
 	}
 	var sessions []closing.Session
 	for _, each := range c.sessions {
-		sessions = append(sessions, closing.Session{DeadSession: each.DeadSession, Ensemble: s.g.cfg.Ensembles[each.ensemble].Closing})
+		dead := closing.Session{DeadSession: each.DeadSession, Ensemble: s.g.cfg.Ensembles[each.ensemble].Closing}
+		if each.left != 0 {
+			dead.Left = time.Now().Add(each.left - bootTime())
+		}
+		sessions = append(sessions, dead)
 	}
 	closed, err := 0, error(nil)
 	for _, e := range closing.Close(context.Background(), sessions, died) {

@@ -128,8 +128,9 @@ func TestWhatIsNotAttached(t *testing.T) {
 	}
 }
 
-// newServed returns a process that is served, and its end of the socket.
-func newServed(t *testing.T, g *Guardian) (s *served, process *os.File) {
+// newServed returns a process of a user that is served, and its end of the
+// socket.
+func newServed(t *testing.T, g *Guardian, uid int) (s *served, process *os.File) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -142,11 +143,15 @@ func newServed(t *testing.T, g *Guardian) (s *served, process *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s = &served{g: g, conn: conn.(*net.UnixConn), charge: newCharge(g.servers), later: make(chan struct{}, 1)}
+	s = &served{g: g, conn: conn.(*net.UnixConn), peer: peer{uid: uid}, charge: newCharge(g.servers), later: make(chan struct{}, 1)}
 	s.raw, _ = s.conn.SyscallConn()
+	if err := g.enter(s); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		_ = process.Close()
 		s.close()
+		g.leave(s)
 	})
 	return s, process
 }
@@ -156,7 +161,7 @@ func newServed(t *testing.T, g *Guardian) (s *served, process *os.File) {
 func TestAReset(t *testing.T) {
 	g, stop := newGuardian(Config{Ensembles: []Ensemble{{Servers: "m:2181"}}}, true)
 	defer stop()
-	s, process := newServed(t, g)
+	s, process := newServed(t, g, 0)
 	s.charge.hello = true
 	_ = s.say(message{Op: opWelcome, Version: Version})
 	for _, m := range []message{guardOf(10), {Op: opStarting, Ref: 1}} {
@@ -179,37 +184,39 @@ func (silent) Connect(_ context.Context, _ servers.Server, limit time.Duration, 
 	return nil, wire.ConnectResponse{}, os.ErrDeadlineExceeded
 }
 
+// die is the death of a process of a user, which has sent the message.
+func die(t *testing.T, g *Guardian, uid int, m message) error {
+	s, _ := newServed(t, g, uid)
+	event, _ := newEvent()
+	_, err := s.charge.on(message{Op: opHello, Version: Version}, []int{event}, bootTime())
+	if err == nil {
+		_, err = s.charge.on(m, nil, bootTime())
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return s.onDeath(time.Now(), event)
+}
+
 // TestAnEnsembleThatIsDown does not keep sessions of another one open.
 func TestAnEnsembleThatIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record{filepath.Join(t.TempDir(), "record")}
 		g, stop := newGuardian(Config{Ensembles: []Ensemble{{"down:2181", silent{r}}, {"m:2181", r}}}, false)
 		defer stop()
-		die := func(m message) error {
-			s, _ := newServed(t, g)
-			event, _ := newEvent()
-			_, err := s.charge.on(message{Op: opHello, Version: Version}, []int{event}, bootTime())
-			if err == nil {
-				_, err = s.charge.on(m, nil, bootTime())
-			}
-			if err != nil {
-				t.Error(err)
-			}
-			return s.onDeath(time.Now(), event)
-		}
 		down := guardOf(10)
 		down.Servers, down.Timeout = "down:2181", 10*time.Second
 		var all sync.WaitGroup
 		for range mostClosing {
 			all.Go(func() {
-				if die(down) == nil {
+				if die(t, g, 0, down) == nil {
 					t.Error("closed")
 				}
 			})
 		}
 		time.Sleep(time.Second)
 		began := time.Now()
-		if err := die(guardOf(20)); err != nil || !r.closed(20) || time.Since(began) > 100*time.Millisecond {
+		if err := die(t, g, 0, guardOf(20)); err != nil || !r.closed(20) || time.Since(began) > 100*time.Millisecond {
 			t.Errorf("%v, after %v", err, time.Since(began))
 		}
 		all.Wait()
@@ -249,7 +256,7 @@ func TestItReadsBeforeItActs(t *testing.T) {
 			r, _ := newRecord(t)
 			g, stop := newGuardian(r.config(0), true)
 			defer stop()
-			s, process := newServed(t, g)
+			s, process := newServed(t, g, 0)
 			run := self("sleeper")
 			run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 			if err := run.Start(); err != nil {
@@ -307,5 +314,40 @@ func TestItReadsBeforeItActs(t *testing.T) {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// asked is an ensemble that notes which timeouts it is asked for.
+type asked struct {
+	record
+	timeouts chan time.Duration
+}
+
+func (a asked) Connect(ctx context.Context, to servers.Server, limit time.Duration, ask *wire.ConnectRequest) (net.Conn, wire.ConnectResponse, error) {
+	a.timeouts <- time.Duration(ask.Timeout) * time.Millisecond
+	return a.record.Connect(ctx, to, limit, ask)
+}
+
+// TestALeftSessionIsNotExtended: a session in which nothing was sent for a
+// while before the death is asked for only as long as it has left.
+func TestALeftSessionIsNotExtended(t *testing.T) {
+	a := asked{record{filepath.Join(t.TempDir(), "record")}, make(chan time.Duration, 10)}
+	g, stop := newGuardian(Config{Ensembles: []Ensemble{{"m:2181", a}}}, false)
+	defer stop()
+	s, _ := newServed(t, g, 0)
+	event, _ := newEvent()
+	s.charge.hello, s.charge.files = true, []int{event}
+	m, now := guardOf(10), bootTime()
+	m.Timeout = 10 * time.Second
+	for _, each := range []message{m, {Op: opOver, ID: 10, Servers: "m:2181"}} {
+		if _, err := s.charge.on(each, nil, now-6*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.onDeath(time.Now(), event); err != nil || !a.closed(10) {
+		t.Error(err)
+	}
+	if got := <-a.timeouts; got > 4*time.Second || got < 2*time.Second {
+		t.Errorf("asked for %v", got)
 	}
 }

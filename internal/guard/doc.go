@@ -28,6 +28,8 @@
 //
 // A child also kills the groups if the time that [Ward.Until] has set passes
 // without a later one: the process is stopped. It reads the socket before that.
+// If the process was stopped when it had started a command, and before it could
+// say which group that leads, the guardian looks for it among its children.
 //
 // # Messages
 //
@@ -38,7 +40,7 @@
 // # In which order to read it
 //
 // message.go, charge.go (what a guardian knows of a process), ward_linux.go,
-// serve_linux.go, and of one process: greet_linux.go, read_linux.go,
-// watch_linux.go (while it lives), death_linux.go; group_linux.go,
-// pidfd_linux.go, listen_linux.go.
+// serve_linux.go, user_linux.go, and of one process: greet_linux.go,
+// read_linux.go, watch_linux.go (while it lives), death_linux.go;
+// group_linux.go, pidfd_linux.go, listen_linux.go.
 package guard

@@ -18,7 +18,9 @@ type served struct {
 	raw  syscall.RawConn
 	peer peer
 
-	foreign bool // the numbers of its groups may mean others here; set before watch
+	user    *user // set by enter
+	has     usage // what is counted of it for the user; guarded by g.mu
+	foreign bool  // the numbers of its groups may mean others here; set before watch
 
 	mu     sync.Mutex // guards what follows, and is held while a packet is read that is there
 	charge *charge
@@ -48,12 +50,24 @@ func (g *Guardian) serve(conn *net.UnixConn) error {
 	defer g.leave(s)
 	if err := s.greet(); err != nil {
 		if errors.Is(err, errAsked) {
-			return s.say(message{Op: opWelcome, Version: Version, Kills: g.kills, Status: g.status()})
+			s.foreign = s.isAskedByForeign()
+			return s.say(s.welcome())
 		}
 		s.refuse(err)
 		return fmt.Errorf("%v: %w", s, err)
 	}
 	return s.watch()
+}
+
+// isAskedByForeign reports whether a process that has only asked for the status
+// is in another namespace, as far as this kernel says: it has sent no pidfd.
+func (s *served) isAskedByForeign() bool {
+	pidfd, err := peerPidfd(s.conn)
+	if err != nil {
+		return s.peer.pid == 0
+	}
+	defer syscall.Close(pidfd)
+	return isForeign(pidfd, false)
 }
 
 // errAsked says that a process has only asked for the status.
@@ -82,8 +96,17 @@ func (s *served) greet() error {
 	s.mu.Lock()
 	s.charge.files = append([]int{pidfd}, s.charge.files...)
 	s.mu.Unlock()
-	_ = s.say(message{Op: opWelcome, Version: Version, Kills: s.g.kills, Status: s.g.status()}) // it may have died already
+	_ = s.say(s.welcome()) // it may have died already
+	if s.foreign {
+		s.log("it is in another namespace of processes: if it dies while it runs a command, its sessions are left to their timeouts")
+	}
 	return nil
+}
+
+func (s *served) welcome() message {
+	status := s.g.status()
+	status.Foreign = s.foreign
+	return message{Op: opWelcome, Version: Version, Kills: s.g.kills, Status: status}
 }
 
 // say writes a message, if the process reads.

@@ -9,15 +9,20 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // stat is what /proc says of a process.
 type stat struct {
 	state   byte
+	parent  int
 	group   int
 	threads int
-	start   uint64 // in ticks since the boot
+	start   uint64 // in procTicks since the boot
 }
+
+// procTick is the unit of times in /proc.
+const procTick = 10 * time.Millisecond
 
 // readStat reads the stat of a process. The name, which may contain anything,
 // ends with the last parenthesis.
@@ -31,11 +36,12 @@ func readStat(pid string) (s stat, err error) {
 		return s, fmt.Errorf("/proc/%s/stat has %d fields", pid, len(f))
 	}
 	s.state = f[0][0]
-	group, err1 := strconv.Atoi(f[2])
-	threads, err2 := strconv.Atoi(f[17])
-	start, err3 := strconv.ParseUint(f[19], 10, 64)
-	s.group, s.threads, s.start = group, threads, start
-	return s, errors.Join(err1, err2, err3)
+	parent, err1 := strconv.Atoi(f[1])
+	group, err2 := strconv.Atoi(f[2])
+	threads, err3 := strconv.Atoi(f[17])
+	start, err4 := strconv.ParseUint(f[19], 10, 64)
+	s.parent, s.group, s.threads, s.start = parent, group, threads, start
+	return s, errors.Join(err1, err2, err3, err4)
 }
 
 // startOf returns when a process was started, 0 if that is not known.
@@ -84,6 +90,40 @@ func (c *command) isGone() bool {
 // threads: a main thread that has ended shows as one while others go on. It is
 // false if /proc may not show all processes.
 func onlyZombies(group int) bool { return !hidesProcesses() && proc.onlyZombies(group) }
+
+// begun returns the commands that a process may have started since then, apart
+// from those that are known: its children that lead a group. The caller closes
+// their pidfds.
+func begun(parent int, since uint64, known map[uint64]*command) (found []*command) {
+	names, _ := proc.list() // what cannot be seen is not killed
+	isChild := func(pid int) (start uint64, is bool) {
+		s, err := readStat(strconv.Itoa(pid))
+		return s.start, err == nil && s.parent == parent && s.group == pid && s.start >= since
+	}
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		start, is := isChild(pid)
+		for _, run := range known {
+			is = is && run.group != pid
+		}
+		if !is {
+			continue
+		}
+		pidfd, err := openPidfd(pid)
+		if err != nil {
+			continue
+		}
+		if again, is := isChild(pid); is && again == start && !isReadable(pidfd) { // it has neither ended nor is another one
+			found = append(found, &command{group: pid, start: start, pidfd: pidfd})
+		} else {
+			_ = syscall.Close(pidfd)
+		}
+	}
+	return found
+}
 
 // processes is how /proc shows processes.
 type processes struct {

@@ -15,10 +15,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/test/seccomp"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -29,6 +29,8 @@ func TestMain(m *testing.M) {
 		beWard()
 	case "guardian":
 		beGuardian()
+	case "daemon":
+		beDaemon()
 	case "writer":
 		beWriter()
 	case "headless":
@@ -93,7 +95,9 @@ func (r record) Find(context.Context, time.Duration) []servers.Server {
 
 func (r record) Connect(_ context.Context, _ servers.Server, _ time.Duration, ask *wire.ConnectRequest) (net.Conn, wire.ConnectResponse, error) {
 	session := ask.SessionID
-	r.note("connect %d", session)
+	if session != 0 { // otherwise a new one, to learn what is granted: a death that is noticed late
+		r.note("connect %d", session)
+	}
 	ours, theirs := net.Pipe()
 	go func() {
 		defer theirs.Close()
@@ -103,7 +107,7 @@ func (r record) Connect(_ context.Context, _ servers.Server, _ time.Duration, as
 			if err != nil || wire.Unmarshal(frame, &ask) != nil {
 				return
 			}
-			if ask.Op == wire.OpCloseSession {
+			if ask.Op == wire.OpCloseSession && session != 0 {
 				r.note("close %d", session)
 			}
 			_, _ = theirs.Write(wire.AppendFrame(nil, &wire.ReplyHeader{Xid: ask.Xid, Zxid: 1}))
@@ -143,6 +147,23 @@ func beGuardian() {
 	}
 	r.note("over")
 	os.Exit(0)
+}
+
+// beDaemon is a daemon that has few descriptors, and does not limit its users.
+func beDaemon() {
+	cfg := record{}.config(0)
+	cfg.Log = func(text string) { fmt.Println(text) }
+	l, err := Listen(os.Getenv("GUARD_SOCKET"), -1)
+	g, _ := newGuardian(cfg, false)
+	if err == nil {
+		err = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 60, Max: 60})
+	}
+	if err == nil {
+		fmt.Println("listens")
+		err = g.acceptAll(context.Background(), l.AcceptUnix, func(conn *net.UnixConn) { _ = g.serve(conn) })
+	}
+	fmt.Println("ended:", err)
+	os.Exit(1)
 }
 
 // beWriter writes lines until it is killed. With an argument it has children
@@ -200,35 +221,14 @@ func init() {
 // refuse makes the kernel refuse what older ones do not have: GUARD_REFUSE is
 // the number of the error for pidfd_send_signal with a flag.
 func refuse() {
-	number, err := strconv.Atoi(os.Getenv("GUARD_REFUSE"))
-	if err != nil {
-		return
+	if number, err := strconv.Atoi(os.Getenv("GUARD_REFUSE")); err == nil {
+		refuseCall(seccomp.Call{Number: sysPidfdSendSignal, Argument: 3, Value: pidfdSignalGroup}, number)
 	}
-	type instruction struct {
-		code   uint16
-		jt, jf uint8
-		k      uint32
-	}
-	const load, equal, ret = 0x20, 0x15, 0x06
-	program := []instruction{
-		{load, 0, 0, 0}, // the number of the call
-		{equal, 0, 3, sysPidfdSendSignal},
-		{load, 0, 0, 16 + 8*3}, // the lower half of the fourth argument
-		{equal, 0, 1, pidfdSignalGroup},
-		{ret, 0, 0, 0x00050000 | uint32(number)},
-		{ret, 0, 0, 0x7fff0000},
-	}
-	filter := struct {
-		n       uint16
-		program *instruction
-	}{uint16(len(program)), &program[0]}
-	_, _, errno := syscall.Syscall6(syscall.SYS_PRCTL, 38, 1, 0, 0, 0, 0) // no new privileges
-	if errno == 0 {
-		seccomp := map[string]uintptr{"amd64": 317, "arm64": 277}[runtime.GOARCH]
-		_, _, errno = syscall.Syscall(seccomp, 1, 1, uintptr(unsafe.Pointer(&filter))) // seccomp, of all threads
-	}
-	if errno != 0 {
-		fmt.Fprintln(os.Stderr, "seccomp:", errno)
+}
+
+func refuseCall(call seccomp.Call, number int) {
+	if err := seccomp.Refuse(call, syscall.Errno(number)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
@@ -239,6 +239,9 @@ func beWard() {
 	var w *Ward
 	var cmd *exec.Cmd
 	var err error
+	if number, err := strconv.Atoi(os.Getenv("GUARD_REFUSE_OPEN")); err == nil {
+		refuseCall(seccomp.Call{Number: sysPidfdOpen}, number)
+	}
 	if socket := os.Getenv("GUARD_SOCKET"); socket != "" {
 		w, err = Dial(socket)
 	} else {
@@ -246,7 +249,7 @@ func beWard() {
 		w, err = Start(cmd, nil)
 	}
 	fmt.Println("begun", err)
-	runs := map[string]Command{}
+	runs, told := map[string]Command{}, make(chan struct{})
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		f := append(strings.Fields(lines.Text()), "", "", "")
@@ -262,17 +265,26 @@ func beWard() {
 			w.Until(time.Now().Add(took))
 		case "starting":
 			runs[f[1]] = w.Starting()
-		case "run":
-			run := self("writer", "GUARD_CHILDREN=1")
-			run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+		case "run", "fork": // the second does not say which group it is
+			leads := f[2] == ""
+			run := self("writer", "GUARD_CHILDREN="+map[bool]string{true: "1"}[leads])
+			run.SysProcAttr = &syscall.SysProcAttr{Setpgid: leads, Pdeathsig: syscall.SIGKILL}
 			go func() {
 				runtime.LockOSThread()
 				_ = run.Start()
-				runs[f[1]].Started(run.Process.Pid)
+				if f[0] == "run" {
+					runs[f[1]].Started(run.Process.Pid)
+				}
 				fmt.Println("started", run.Process.Pid)
+				if f[0] == "fork" {
+					<-told
+				}
 				_ = run.Wait()
 			}()
 			continue
+		case "told":
+			runs[f[2]].Started(int(id))
+			close(told) // once
 		case "ended":
 			runs[f[1]].Ended()
 		case "guardian":
@@ -280,6 +292,8 @@ func beWard() {
 			answer = strconv.Itoa(cmd.Process.Pid)
 		case "welcomed":
 			answer = fmt.Sprint(w.Welcomed())
+		case "refuse": // pidfd_open from now on
+			refuseCall(seccomp.Call{Number: sysPidfdOpen}, int(id))
 		case "die":
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		case "shut":
@@ -305,6 +319,8 @@ type ward struct {
 	cmd *exec.Cmd
 	in  *os.File
 	out *bufio.Scanner
+
+	begun string // "<nil>", or why it has no guardian
 }
 
 func startWard(t *testing.T, env ...string) *ward {
@@ -330,7 +346,7 @@ func begin(t *testing.T, cmd *exec.Cmd) *ward {
 	_ = in.Close()
 	w.out = bufio.NewScanner(out)
 	t.Cleanup(w.kill)
-	w.answer("begun")
+	w.begun = w.answer("begun")
 	return w
 }
 
@@ -355,7 +371,7 @@ func (w *ward) do(format string, args ...any) string {
 	line := fmt.Sprintf(format, args...)
 	fmt.Fprintln(w.in, line)
 	word, _, _ := strings.Cut(line, " ")
-	if word == "run" {
+	if word == "run" || word == "fork" {
 		word = "started"
 	}
 	return w.answer(word)
@@ -365,10 +381,18 @@ func (w *ward) do(format string, args ...any) string {
 func (w *ward) run(ref string) (group int) {
 	w.t.Helper()
 	w.do("starting %s", ref)
-	group, _ = strconv.Atoi(w.do("run %s", ref))
-	w.t.Cleanup(func() { _ = syscall.Kill(-group, syscall.SIGKILL) })
-	await(w.t, "three processes of the group run", func() bool { return running(group) == 3 })
-	return group
+	return w.start("run %s", ref)
+}
+
+// start starts such a process, and returns its group, or without one itself.
+func (w *ward) start(format string, args ...any) (pid int) {
+	w.t.Helper()
+	pid, _ = strconv.Atoi(w.do(format, args...))
+	w.t.Cleanup(func() { _ = syscall.Kill(-pid, syscall.SIGKILL); _ = syscall.Kill(pid, syscall.SIGKILL) })
+	if s, err := readStat(strconv.Itoa(pid)); err == nil && s.group == pid {
+		await(w.t, "three processes of the group run", func() bool { return running(pid) == 3 })
+	}
+	return pid
 }
 
 func (w *ward) guardian() int {

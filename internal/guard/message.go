@@ -32,7 +32,7 @@ const (
 	opGuard    = "guard"    // ID, Password, Timeout, Servers, Server
 	opOver     = "over"     // ID, Servers, Closed
 	opUntil    = "until"    // Until
-	opStarting = "starting" // Ref: a command is about to be started
+	opStarting = "starting" // Ref, Start: a command is about to be started
 	opGroup    = "group"    // Ref, Group, Start: it was; its pidfd
 	opEnded    = "ended"    // Ref: it has ended, or was not started
 
@@ -54,7 +54,7 @@ type message struct {
 	Until    time.Duration `json:"until,omitempty"` // on the clock of bootTime; 0: no limit
 	Ref      uint64        `json:"ref,omitempty"`
 	Group    int           `json:"group,omitempty"`
-	Start    uint64        `json:"start,omitempty"` // when the leader of the group was started, as /proc says; 0: not known
+	Start    uint64        `json:"start,omitempty"` // when the leader of the group was started, or since when it may be, as /proc says; 0: not known
 	Kills    bool          `json:"kills,omitempty"`
 	Text     string        `json:"text,omitempty"`
 	Status   *Status       `json:"status,omitempty"`
@@ -66,6 +66,7 @@ type Status struct {
 	After     time.Duration `json:"after"`
 	Processes int           `json:"processes"` // that it guards, of all users
 	Sessions  int           `json:"sessions"`
+	Foreign   bool          `json:"foreign,omitempty"` // numbers of processes may mean others to whom it answers
 }
 
 // Serves reports whether the guardian closes sessions of the ensemble at

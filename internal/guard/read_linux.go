@@ -84,10 +84,13 @@ func (s *served) takeLocked(fd int) bool {
 		var unused []int
 		unused, err = s.charge.on(m, files, bootTime())
 		closeAll(unused)
+		if err == nil {
+			err = s.g.use(s, s.charge.usage())
+		}
 	} else {
 		closeAll(files)
 	}
-	if s.wrong = err; err == nil && (m.Op == opUntil || m.Op == opGroup) {
+	if s.wrong = err; err == nil && (m.Op == opUntil || m.Op == opStarting || m.Op == opGroup) {
 		select {
 		case s.later <- struct{}{}:
 		default:

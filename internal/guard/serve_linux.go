@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/closing"
+	"github.com/zkrecipes/zkrecipes/internal/escape"
 )
 
 // This file is one guardian: for whom it works, and since when it has run.
@@ -26,11 +27,11 @@ type Config struct {
 	Log       func(text string) // what it has done; it must not block
 }
 
-// Limits of a daemon.
+// How many processes may have their sessions closed at the same time in an
+// ensemble: servers limit the connections of a host.
 const (
-	mostProcesses = 4096 // of all users
-	mostOfAUser   = 1024
-	mostClosing   = 16 // processes whose sessions are closed at the same time in an ensemble: servers limit the connections of a host
+	mostClosing        = 16
+	mostClosingOfAUser = 12
 )
 
 // tick is how often a guardian notes that it runs. A death that it notices
@@ -44,25 +45,29 @@ type Guardian struct {
 	kills   bool
 	closing []chan struct{} // of each ensemble, has room for mostClosing
 
+	mostFiles int // descriptors of a user
+
 	mu        sync.Mutex    // guards what follows
 	ran       time.Duration // when it ran last, on the clock of bootTime
 	stopped   time.Duration // when it ran last before it was stopped
 	resumed   time.Duration // when it ran again
-	users     map[int]int
+	users     map[int]*user
 	processes map[*served]struct{}
 }
 
 func newGuardian(cfg Config, kills bool) (g *Guardian, stop func()) {
 	g = &Guardian{
 		cfg: cfg, kills: kills,
-		users: map[int]int{}, processes: map[*served]struct{}{},
+		mostFiles: mostFilesOfAUser(), users: map[int]*user{}, processes: map[*served]struct{}{},
 	}
 	for _, e := range cfg.Ensembles {
 		g.servers = append(g.servers, e.Servers)
 		g.closing = append(g.closing, make(chan struct{}, mostClosing))
 	}
-	if g.cfg.Log == nil {
-		g.cfg.Log = func(string) {}
+	g.cfg.Log = func(text string) { // which may be of a process
+		if cfg.Log != nil {
+			cfg.Log(escape.Text(strings.ReplaceAll(text[:min(len(text), longestText)], "\n", "; ")))
+		}
 	}
 	g.ran = bootTime()
 	over := make(chan struct{})
@@ -120,45 +125,55 @@ func ServeAll(ctx context.Context, l *Listener, cfg Config) error {
 	closed := sync.OnceFunc(func() { _ = l.Close() })
 	defer closed()
 	defer context.AfterFunc(ctx, closed)()
-	for {
-		conn, err := l.AcceptUnix()
-		if ctx.Err() != nil {
-			return nil
-		}
-		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ECONNABORTED) {
+	return g.acceptAll(ctx, l.AcceptUnix, func(conn *net.UnixConn) {
+		if err := g.serve(conn); err != nil {
 			g.cfg.Log(err.Error())
-			time.Sleep(tick)
+		}
+	})
+}
+
+// Pauses behind an error of accept, and between two log lines of them.
+const (
+	shortestPause    = 10 * time.Millisecond
+	longestPause     = time.Second
+	shortestLogPause = time.Second
+	longestLogPause  = time.Hour
+)
+
+// acceptAll serves each connection on a goroutine of its own, until ctx ends or
+// the listener is closed. No other error ends it: descriptors or memory may be
+// short for a moment, and a process may have given up. It logs the first one,
+// and later ones ever more rarely.
+func (g *Guardian) acceptAll(ctx context.Context, accept func() (*net.UnixConn, error), serve func(*net.UnixConn)) error {
+	var logged time.Time
+	pause, logPause := shortestPause, shortestLogPause
+	for {
+		conn, err := accept()
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				_ = conn.Close()
+			}
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return err
+		case err == nil:
+			pause = shortestPause
+			go serve(conn)
 			continue
 		}
-		if err != nil {
-			return err
+		if logged.IsZero() {
+			g.cfg.Log(err.Error())
+			logged = time.Now()
+		} else if time.Since(logged) >= logPause {
+			g.cfg.Log(err.Error())
+			logged, logPause = time.Now(), min(2*logPause, longestLogPause)
 		}
-		go func() {
-			if err := g.serve(conn); err != nil {
-				g.cfg.Log(err.Error())
-			}
-		}()
-	}
-}
-
-// enter counts a process, within the limits.
-func (g *Guardian) enter(s *served) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.processes) >= mostProcesses || g.users[s.peer.uid] >= mostOfAUser {
-		return errors.New("too many processes")
-	}
-	g.processes[s] = struct{}{}
-	g.users[s.peer.uid]++
-	return nil
-}
-
-func (g *Guardian) leave(s *served) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.processes, s)
-	if g.users[s.peer.uid]--; g.users[s.peer.uid] == 0 {
-		delete(g.users, s.peer.uid)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+		pause = min(2*pause, longestPause)
 	}
 }
 

@@ -326,11 +326,13 @@ type Command struct {
 	ref  uint64
 }
 
-// Starting says that a command is about to be started. If the process dies
-// before it has called Started, its sessions are left to their timeouts.
+// Starting says that a command is about to be started, which will lead a
+// process group. If the process dies before it has called Started, its sessions
+// are left to their timeouts. If it is stopped before that, a child finds the
+// group: it is the only one that the process has started since.
 func (w *Ward) Starting() Command {
 	c := Command{w, w.refs.Add(1)}
-	w.tell(message{Op: opStarting, Ref: c.ref})
+	w.tell(message{Op: opStarting, Ref: c.ref, Start: uint64(bootTime() / procTick)})
 	return c
 }
 

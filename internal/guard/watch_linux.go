@@ -4,11 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"syscall"
 	"time"
 )
 
 // This file runs while a process lives: it waits for its death, and kills its
 // groups in time if it is stopped.
+
+// seekPause is how long after a deadline a guardian looks again for a command
+// that was not to be found.
+const seekPause = 100 * time.Millisecond
 
 // watch waits for the death of the process, and does what is to be done then.
 func (s *served) watch() error {
@@ -54,43 +60,76 @@ func (s *served) watch() error {
 func (s *served) untilKill() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.charge.until == 0 || !s.g.kills || s.wrong != nil || !s.hasGroupLocked() {
+	if s.charge.until == 0 || !s.g.kills || s.wrong != nil || len(s.charge.commands) == 0 {
 		return time.Hour
 	}
 	return max(0, s.charge.until-bootTime())
 }
 
-func (s *served) hasGroupLocked() bool {
-	for _, run := range s.charge.commands {
-		if run.group != 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // killLate kills the groups of a process that is stopped: its time has passed,
 // and it has not told a later one. This guardian may have been stopped itself.
 // So it reads all that is there, and looks at the time again.
+//
+// The process may have been stopped when it had started a command, and could
+// not say which group that leads. So killLate seeks it, before it reads.
 func (s *served) killLate(event int) {
 	s.drain()
-	for _, group := range s.killPast(event) {
+	found := s.seek()
+	defer func() {
+		for _, run := range found {
+			_ = syscall.Close(run.pidfd)
+		}
+	}()
+	s.drain()
+	for _, group := range s.killPast(event, found) {
 		s.log("it was stopped: process group %d is killed at the deadline", group)
 	}
 }
 
-func (s *served) killPast(event int) (killed []int) {
+// seek returns the commands that the process has started, and has not told of
+// yet. There are none unless it is certain which they are.
+func (s *served) seek() (found []*command) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if isReadable(event) || s.wrong != nil || !s.charge.isPast(bootTime()) {
+	n, since := s.charge.starting()
+	if n == 0 || since == 0 || s.foreign {
 		return nil
 	}
+	found = begun(s.peer.pid, since, s.charge.commands)
+	if len(found) <= n {
+		return found
+	}
+	for _, run := range found { // some of them are no commands
+		_ = syscall.Close(run.pidfd)
+	}
+	return nil
+}
+
+func (s *served) killPast(event int, found []*command) (killed []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := bootTime()
+	if isReadable(event) || s.wrong != nil || !s.charge.isPast(now) {
+		return nil
+	}
+	starting, _ := s.charge.starting()
+	if starting < len(found) { // it has told of one in between
+		found = nil
+	}
 	s.charge.until = 0
+	if starting > len(found) {
+		s.charge.until = now + seekPause
+	}
+	all := slices.Clone(found)
 	for _, run := range s.charge.commands {
-		if run.group != 0 {
-			run.kill()
-			killed = append(killed, run.group)
+		if run.group != 0 && !run.killed {
+			all = append(all, run)
 		}
+	}
+	for _, run := range all {
+		run.kill()
+		run.killed = true
+		killed = append(killed, run.group)
 	}
 	return killed
 }

@@ -1,6 +1,8 @@
 package guard
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -84,6 +86,99 @@ func TestKilledInTime(t *testing.T) {
 	})
 }
 
+// TestStoppedBeforeItHasTold: a process that is stopped when it has started a
+// command, and has not said which group that leads, is found by the guardian
+// when its time is over. No other child of the process is killed. If there are
+// others that may be it, none is.
+func TestStoppedBeforeItHasTold(t *testing.T) {
+	bubble.Whole(t)
+	kernels(t, func(t *testing.T, env []string) {
+		for name, others := range map[string]bool{"alone": false, "beside another one": true} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				r, more := newRecord(t)
+				w := startWard(t, append(env, more...)...)
+				w.guardian()
+				w.do("guard 10 10s m:2181")
+				earlier := w.start("fork 0")
+				known := w.run("1")
+				w.do("ended 1")
+				time.Sleep(2 * procTick)
+				var began time.Time
+				until := func() { began = time.Now(); w.do("until 1 700ms") }
+				if !others {
+					until() // first, as zkr does
+				}
+				w.do("starting 2")
+				group, _ := strconv.Atoi(w.do("fork 2"))
+				t.Cleanup(func() { _ = syscall.Kill(-group, syscall.SIGKILL) })
+				none := w.start("fork 2 none")
+				if others {
+					w.start("fork 0")
+					until()
+				}
+				w.signal(syscall.SIGSTOP)
+				if others {
+					time.Sleep(time.Second)
+					if running(group) == 0 {
+						t.Error("it is killed, and which one it is was not certain")
+					}
+				} else {
+					await(t, "the group is killed", func() bool { return running(group) == 0 })
+				}
+				if took := time.Since(began); took < 700*time.Millisecond {
+					t.Errorf("killed after %v", took)
+				}
+				time.Sleep(50 * time.Millisecond)
+				if running(earlier) != 3 || running(known) != 3 || ended(none) || strings.Contains(r.String(), "connect") {
+					t.Errorf("another child is killed, or %q", r)
+				}
+				w.signal(syscall.SIGCONT)
+				w.do("told %d 2", group)
+				await(t, "the group is killed once it is known", func() bool { return running(group) == 0 })
+				w.do("ended 2")
+				w.signal(syscall.SIGKILL)
+				await(t, "closed", func() bool { return r.closed(10) })
+			})
+		}
+	})
+}
+
+// TestStoppedBeforeItHasStarted: a command that is started when the time is
+// over is killed as soon as its group is known, unless a later time was told
+// before.
+func TestStoppedBeforeItHasStarted(t *testing.T) {
+	bubble.Whole(t)
+	for name, later := range map[string]bool{"it goes on": false, "it tells a later time": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, env := newRecord(t)
+			w := startWard(t, env...)
+			w.guardian()
+			w.do("guard 10 10s m:2181")
+			w.do("until 1 200ms")
+			w.do("starting 1")
+			w.signal(syscall.SIGSTOP)
+			time.Sleep(400 * time.Millisecond)
+			w.signal(syscall.SIGCONT)
+			if later {
+				w.do("until 1 1m")
+			}
+			group, _ := strconv.Atoi(w.do("run 1"))
+			t.Cleanup(func() { _ = syscall.Kill(-group, syscall.SIGKILL) })
+			if later {
+				await(t, "three processes of the group run", func() bool { return running(group) == 3 })
+				time.Sleep(100 * time.Millisecond)
+			} else {
+				await(t, "it is killed", func() bool { return running(group) == 0 })
+			}
+			if n := running(group); n != 3 && later {
+				t.Errorf("%d processes of the group run", n)
+			}
+		})
+	}
+}
+
 // TestAGuardianThatFails: one that is killed, does not read, or has ended costs
 // the process a moment, is lost with a reason, and does nothing.
 func TestAGuardianThatFails(t *testing.T) {
@@ -147,5 +242,43 @@ func TestNoticed(t *testing.T) {
 		if since := time.Since(g.noticed()); since < 5*time.Second || since > 6*time.Second {
 			t.Errorf("after a stop of 5s, served %v: %v", served, since)
 		}
+	}
+}
+
+// TestPidfdOpenIsRefused: without a pidfd of the process there is no guardian,
+// and the error says why. Without one of a command the guardian is lost: it
+// kills and closes nothing, and the command runs.
+func TestPidfdOpenIsRefused(t *testing.T) {
+	bubble.Whole(t)
+	for _, number := range []syscall.Errno{syscall.EPERM, syscall.ENOSYS} {
+		want := "pidfd_open: " + number.Error()
+		t.Run(number.Error(), func(t *testing.T) {
+			t.Parallel()
+			r, env := newRecord(t)
+			socket := serveHere(t, r)
+			never := fmt.Sprintf("GUARD_REFUSE_OPEN=%d", number)
+			for kind, more := range map[string]string{"a child": "GUARD_SOCKET=", "a daemon": "GUARD_SOCKET=" + socket} {
+				if w := startWard(t, append(env, never, more)...); !strings.HasSuffix(w.begun, want) {
+					t.Errorf("%s: %s", kind, w.begun)
+				}
+			}
+			if status, err := Ask(socket); err != nil || status.Processes > 0 {
+				t.Errorf("the daemon guards %+v, %v", status, err)
+			}
+			w := startWard(t, env...)
+			guardian := w.guardian()
+			w.do("guard 10 10s m:2181")
+			w.do("refuse %d", number)
+			group := w.run("1")
+			if why := w.do("lost"); !strings.HasSuffix(why, want) {
+				t.Errorf("lost: %s", why)
+			}
+			await(t, "the guardian has ended", func() bool { return ended(guardian) })
+			w.signal(syscall.SIGKILL)
+			time.Sleep(50 * time.Millisecond)
+			if n := running(group); n != 2 || strings.Contains(r.String(), "connect") { // the command itself dies with its parent
+				t.Errorf("%d processes of the group run, %q", n, r)
+			}
+		})
 	}
 }

@@ -82,8 +82,12 @@ func New[Option ~func(*Config)](list string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	made := &Client{shared: c, root: c.chroot}
+	if c.cfg.Made != nil {
+		c.cfg.Made(made)
+	}
 	c.start()
-	return &Client{shared: c, root: c.chroot}, nil
+	return made, nil
 }
 
 func (c *core) start() {
@@ -131,8 +135,8 @@ func newCore(cfg Config, names []string, chroot request.Prefix) *core {
 	}, c, c.closing, c.done)
 	c.ops = ops.New(ops.Config{
 		Client: clientsMade.Add(1), Chroot: chroot, SessionTimeout: cfg.SessionTimeout, Retry: cfg.Retry, Log: cfg.Log, ACL: cfg.ACL,
-		MaxRequest: cfg.MaxRequest, MaxEphemerals: cfg.MaxEphemerals, CreateChroot: cfg.CreateChroot, NoContainers: cfg.NoContainers,
-		Sweep: cfg.Sweep,
+		MaxRequest: cfg.MaxRequest, MaxEphemerals: orZero(cfg.MaxEphemerals), CreateChroot: cfg.CreateChroot, NoContainers: cfg.NoContainers,
+		Sweep: orZero(cfg.Sweep),
 	}, c.servers, c, c.observers.client, c.closing, &c.tasks)
 	return c
 }

@@ -53,9 +53,9 @@ func TestCloseWithAHangingDialerIsBounded(t *testing.T) {
 		case <-time.After(15 * time.Second):
 			t.Error("Close hangs with the dialer")
 		}
-		// For the wire client, for a server that closes the session, for the rest.
-		if took, want := time.Since(began), (2+4+5)*time.Second; took != want {
-			t.Errorf("Close took %v, want %v", took, want)
+		// For the wire client, for a server that closes the session.
+		if took, most := time.Since(began), (2+4)*time.Second; took > most {
+			t.Errorf("Close took %v, want %v at most", took, most)
 		}
 	})
 }

@@ -31,8 +31,7 @@ import (
 // The options say what each field does.
 type Config struct {
 	SessionTimeout time.Duration
-	StopMargin     time.Duration
-	StopMarginSet  bool
+	StopMargin     *time.Duration // nil: a tenth of the session timeout
 	ServerTick     time.Duration
 	Proof          Proof
 	ErrorPolicy    ErrorPolicy
@@ -42,8 +41,7 @@ type Config struct {
 	ACL            []zk.ACL
 	Auths          []wire.AuthRequest
 	MaxRequest     int
-	MaxEphemerals  int // 0: see ephemerals.limit
-	EphemeralsSet  bool
+	MaxEphemerals  *int // nil: see ephemerals.limit
 	CreateChroot   bool
 	Dial           func(network, address string, timeout time.Duration) (net.Conn, error)
 	Resolver       *net.Resolver
@@ -52,13 +50,13 @@ type Config struct {
 	TLSSet         bool
 	NoBatching     bool
 	NoContainers   bool
-	Sweep          time.Duration
-	SweepSet       bool
+	Sweep          *time.Duration     // nil: never
 	Guardians      []servers.Guardian // without Lost
 	SASL           []SASL             // of each time that the option was given
 	Servers        func(context.Context) (string, error)
 	ServersSet     bool
 	Track          func(client any) servers.Tracking // of a *Client; nil: the config of the ensemble is not followed
+	Made           func(client any)                  // is told of the *Client before it runs; nil: nobody is
 
 	groups   []group // of observers
 	together bool    // another one joins the last group
@@ -156,11 +154,11 @@ func (cfg *Config) validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	errs = append(errs, cfg.unusable, least.Duration("session timeout", cfg.SessionTimeout, time.Millisecond),
-		least.OrZero("stop margin", cfg.StopMargin, time.Millisecond), least.OrZero("server tick", cfg.ServerTick, time.Millisecond))
+		least.OrZero("stop margin", orZero(cfg.StopMargin), time.Millisecond), least.OrZero("server tick", cfg.ServerTick, time.Millisecond))
 	if t := cfg.SessionTimeout; t.Milliseconds() > math.MaxInt32 {
 		bad("session timeout %v: must be at most %v", t, math.MaxInt32*time.Millisecond)
 	}
-	if m := cfg.StopMargin; m > cfg.SessionTimeout/3 {
+	if m := orZero(cfg.StopMargin); m > cfg.SessionTimeout/3 {
 		bad("stop margin %v: must be at most a third of the session timeout %v", m, cfg.SessionTimeout)
 	}
 	if tick := cfg.ServerTick; tick > cfg.SessionTimeout/2 {
@@ -196,14 +194,14 @@ func (cfg *Config) validate() error {
 	if cfg.ErrorPolicy != ErrorPolicySession && cfg.ErrorPolicy != ErrorPolicyConnection {
 		bad("error policy %d: unknown", cfg.ErrorPolicy)
 	}
-	if cfg.SweepSet {
-		errs = append(errs, least.Duration("sweep after", cfg.Sweep, time.Second))
+	if cfg.Sweep != nil {
+		errs = append(errs, least.Duration("sweep after", *cfg.Sweep, time.Second))
 	}
 	if n := cfg.MaxRequest; n < leastMaxRequest || n > mostMaxRequest {
 		bad("largest request %d bytes: must be from %d to %d", n, leastMaxRequest, mostMaxRequest)
 	}
-	if n := cfg.MaxEphemerals; cfg.EphemeralsSet && (n < leastMaxRequest || n > math.MaxInt32) {
-		bad("ephemeral paths of %d bytes: must be from %d to %d", n, leastMaxRequest, math.MaxInt32)
+	if n := cfg.MaxEphemerals; n != nil && (*n < leastMaxRequest || *n > math.MaxInt32) {
+		bad("ephemeral paths of %d bytes: must be from %d to %d", *n, leastMaxRequest, math.MaxInt32)
 	}
 	for _, a := range cfg.Auths {
 		if a.Scheme == "" {
@@ -217,6 +215,14 @@ func (cfg *Config) validate() error {
 		bad("ACL: %w", err)
 	}
 	return oneline.Join(errs...)
+}
+
+// orZero returns what an option has set, or zero without it.
+func orZero[T any](set *T) (value T) {
+	if set != nil {
+		value = *set
+	}
+	return value
 }
 
 // Bounds of a session timeout that a server grants in place of the requested
@@ -239,8 +245,8 @@ func (cfg *Config) accepts(granted time.Duration) error {
 // margin returns the stop margin for the negotiated timeout, which may be
 // shorter than the requested one.
 func (cfg *Config) margin(timeout time.Duration) time.Duration {
-	if cfg.StopMarginSet {
-		return min(cfg.StopMargin, timeout/3)
+	if cfg.StopMargin != nil {
+		return min(*cfg.StopMargin, timeout/3)
 	}
 	return timeout / 10
 }

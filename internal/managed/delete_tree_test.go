@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -68,6 +69,34 @@ func TestDeleteTreeOverFaults(t *testing.T) {
 			}
 		}, testutil.WithMembers(3))
 		return requests
+	})
+}
+
+// Somebody makes a znode below one that is about to be deleted: it is deleted,
+// too.
+func TestDeleteTreeThatGrows(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c, other := w.Connect("ours"), w.Connect("other")
+		plant(t, c)
+		held, found := make(chan struct{}), make(chan struct{})
+		net := w.ClientNet("ours")
+		stop := net.Control(func(r testutil.Request) testutil.Action {
+			if r.Op != testutil.OpMulti || closed.Is(found) {
+				return testutil.Pass()
+			}
+			close(found)
+			return testutil.Hold(held)
+		})
+		defer stop()
+		go func() {
+			<-found
+			_, _ = other.Create(t.Context(), "/tree/c/new", nil, 0) // seen below
+			close(held)
+		}()
+		deleted, err := c.DeleteTree(t.Context(), "/tree")
+		if err != nil || !slices.Contains(deleted, "/tree/c/new") || len(deleted) != 9 || w.Exists("/tree") {
+			t.Errorf("%v, error %v\n%s", deleted, err, w.Tree())
+		}
 	})
 }
 

@@ -29,7 +29,7 @@
 //
 // # In which order to read
 //
-// First client.go, state.go and session_core.go: how sessions follow each
+// First client.go, state.go and new_session.go: how sessions follow each
 // other, and what a session is made of. await.go waits for one. Then the views:
 // client_ops.go, session.go, session_watches.go, session_writes.go and views.go
 // hand each call on. config.go and observers.go are the inside of options and

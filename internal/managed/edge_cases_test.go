@@ -2,6 +2,7 @@ package managed_test
 
 import (
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -95,9 +96,19 @@ func TestClosingALostSessionKeepsItNotAlive(t *testing.T) {
 	})
 }
 
-// A wire client that hangs, here in a dialer that ignores its timeout, is left
-// behind. The session ends by our own clock, and the next one begins. A known
-// failure elsewhere: go-zookeeper.
+// deadConn is a connection whose reads and writes do not end with it.
+type deadConn struct {
+	net.Conn
+
+	release <-chan struct{}
+}
+
+func (c deadConn) Read([]byte) (int, error)  { <-c.release; return 0, io.EOF }
+func (c deadConn) Write([]byte) (int, error) { <-c.release; return 0, io.EOF }
+
+// A wire client that hangs, here in a connection whose reads do not end when it
+// is closed, is left behind. The session ends by our own clock, and the next
+// one begins. A known failure elsewhere: go-zookeeper.
 func TestHangingWireClientIsLeftBehind(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		release := make(chan struct{})
@@ -107,11 +118,11 @@ func TestHangingWireClientIsLeftBehind(t *testing.T) {
 		c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout),
 			framework.WithObserver(framework.Observer{Abandoned: func(framework.Abandonment) { abandoned.Add(1) }}),
 			framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
-				if dials.Add(1) == 2 {
-					<-release
-					return nil, errors.New("at last")
+				conn, err := ens.Dial(network, address, limit)
+				if err == nil && dials.Add(1) == 2 {
+					conn = deadConn{conn, release}
 				}
-				return ens.Dial(network, address, limit)
+				return conn, err
 			}))
 		must(t, err)
 		must(t, c.WaitConnected(t.Context()))
@@ -132,6 +143,57 @@ func TestHangingWireClientIsLeftBehind(t *testing.T) {
 		}
 		must(t, c.Close())
 	})
+}
+
+// A dialer that hangs costs a third of a session timeout: the client calls
+// again, and its lease survives. What the dialer returns later is closed.
+func TestADialerThatHangsCostsNoLease(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		release := make(chan struct{})
+		var dials, late atomic.Int32
+		c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout),
+			framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+				hangs := dials.Add(1) == 2
+				if hangs {
+					<-release
+				}
+				conn, err := ens.Dial(network, address, limit)
+				if hangs && err == nil {
+					conn = closeCounter{conn, &late}
+				}
+				return conn, err
+			}))
+		must(t, err)
+		must(t, c.WaitConnected(t.Context()))
+		s := session(t, c)
+		lost := lossOf(t, s)
+		began := time.Now()
+		must(t, ens.DropConnections(s.ID()))
+		synctest.Wait()
+		must(t, c.WaitConnected(within(t, timeout)))
+		most := timeout/3 + time.Second + timeout/10 // with the wire client's pause, and ours
+		if took := time.Since(began); took < timeout/3 || took > most || len(lost) > 0 || session(t, c).ID() != s.ID() {
+			t.Errorf("connected after %v; lost %d", took, len(lost))
+		}
+		close(release)
+		synctest.Wait()
+		if late.Load() == 0 {
+			t.Error("a connection that came late is open")
+		}
+		must(t, c.Close())
+	})
+}
+
+// closeCounter counts that it is closed.
+type closeCounter struct {
+	net.Conn
+
+	closed *atomic.Int32
+}
+
+func (c closeCounter) Close() error {
+	c.closed.Add(1)
+	return c.Conn.Close()
 }
 
 // Discard goes on whatever the retry policy says. A known failure elsewhere:

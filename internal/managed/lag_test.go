@@ -20,13 +20,7 @@ import (
 func TestALostCreateIsFoundByWayOfAMemberThatLags(t *testing.T) {
 	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
 		servers := strings.Split(ens.Servers(), ",")
-		var members []int // that do not lead
-		for i := range servers {
-			if i != ens.Leader() {
-				members = append(members, i)
-			}
-		}
-		quick, slow := members[0], members[1]
+		quick, slow := (ens.Leader()+1)%3, (ens.Leader()+2)%3 // neither leads
 		var only atomic.Int32
 		only.Store(int32(quick))
 		network := ens.ClientNet("wandering")
@@ -65,5 +59,35 @@ func TestALostCreateIsFoundByWayOfAMemberThatLags(t *testing.T) {
 			t.Errorf("%d creates", n)
 		}
 		stop()
+	})
+}
+
+// A session is opened at a member that knows of a change, and its connection
+// ends before anything is answered in it. At a member that lags its first read
+// waits until that member knows of the change as well.
+func TestTheFirstReadOfASessionAtAMemberThatLags(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		servers := strings.Split(ens.Servers(), ",")
+		quick, slow := (ens.Leader()+1)%3, (ens.Leader()+2)%3 // neither leads
+		other, _ := start(t, ens, framework.WithDialer(onlyTo(func() string { return servers[quick] }, ens.Dial)))
+		ens.Lag(slow)
+		_, err := other.Create(t.Context(), "/a", nil, 0)
+		must(t, err)
+		var only atomic.Int32
+		only.Store(int32(quick))
+		network := ens.ClientNet("wandering")
+		c, _ := start(t, ens, framework.WithDialer(onlyTo(func() string { return servers[only.Load()] }, network.Dial)))
+		must(t, c.WaitConnected(within(t, time.Minute)))
+		s := session(t, c)
+		only.Store(int32(slow))
+		network.Drop()
+		bubble.AwaitTrue(t, "the reconnect to the member that lags", func() bool { return c.State() == framework.Connected && memberOf(t, ens, s.ID()) == slow })
+		time.AfterFunc(300*time.Millisecond, func() { ens.Unlag(slow) })
+		if _, _, err := c.Get(t.Context(), "/a"); err != nil {
+			t.Errorf("the client has read the past: %v", err)
+		}
+		if now := session(t, c); now.ID() != s.ID() {
+			t.Errorf("another session: %v", s.Err())
+		}
 	})
 }

@@ -11,11 +11,13 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
 	"github.com/zkrecipes/zkrecipes/internal/test/nameserver"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -398,6 +400,21 @@ func TestOtherServersForAClientWithoutAConnection(t *testing.T) {
 	})
 }
 
+// between returns a dialer to two ensembles of one member: one address leads
+// there, all others home. before is called for each dial, and may refuse it.
+func between(address string, there, home *testutil.ClientNet, before func(isThere bool) error) framework.Dialer {
+	return func(network, to string, limit time.Duration) (net.Conn, error) {
+		if err := before(to == address); err != nil {
+			return nil, err
+		}
+		leads := home
+		if to == address {
+			leads = there
+		}
+		return leads.Dial(network, "member0:2181", limit)
+	}
+}
+
 // An address of another ensemble in the list: the client finds out when it
 // moves there, and keeps its session. The ensembles differ by their chroots.
 func TestAMoveToAnotherEnsemble(t *testing.T) {
@@ -407,13 +424,12 @@ func TestAMoveToAnotherEnsemble(t *testing.T) {
 		theirs := other(t, more).ClientNet("taken")
 		home := ens.ClientNet("home")
 		var dials atomic.Int64
-		c, err := framework.New("ours:2181/app", framework.WithSessionTimeout(timeout), framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
-			if address == "theirs:2181" {
+		c, err := framework.New("ours:2181/app", framework.WithSessionTimeout(timeout), framework.WithDialer(between("theirs:2181", theirs, home, func(isThere bool) error {
+			if isThere {
 				dials.Add(1)
-				return theirs.Dial(network, "member0:2181", limit)
 			}
-			return home.Dial(network, "member0:2181", limit)
-		}))
+			return nil
+		})))
 		must(t, err)
 		defer c.Close()
 		must(t, c.WaitConnected(t.Context()))
@@ -446,6 +462,47 @@ func TestAMoveToAnotherEnsemble(t *testing.T) {
 	})
 }
 
+// A client is given the servers of another ensemble, and loses its connection
+// before it has looked at them. It opens no session there, also when its own
+// has ended: the rest of the fleet may hold locks at the servers of the list
+// before. At a new member of its own ensemble it does.
+func TestAListOfAnotherEnsemble(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		provision(t, ens, ours)
+		time.Sleep(time.Second)
+		theirs := other(t, more).ClientNet("taken")
+		home := ens.ClientNet("home")
+		var cut atomic.Bool
+		c, err := framework.New("ours:2181/app", framework.WithSessionTimeout(timeout), framework.WithDialer(between("theirs:2181", theirs, home, func(isThere bool) error {
+			if !isThere && cut.Load() {
+				return syscall.ECONNREFUSED
+			}
+			return nil
+		})))
+		must(t, err)
+		defer c.Close()
+		must(t, c.WaitConnected(t.Context()))
+		s := session(t, c)
+		must(t, c.SetServers(t.Context(), "theirs:2181/app"))
+		synctest.Wait() // what the ensemble is known by was read
+		cut.Store(true)
+		home.Drop()
+		time.Sleep(3 * timeout)
+		if c.State() == framework.Connected || c.Server() != "" {
+			t.Fatalf("the client is %v at %q", c.State(), c.Server())
+		}
+		if err := c.Servers()[0].Failure; !errors.Is(err, servers.ErrNotVouched) {
+			t.Errorf("it says %v", err)
+		}
+		must(t, c.SetServers(t.Context(), "moved:2181,theirs:2181/app"))
+		cut.Store(false)
+		time.Sleep(3 * timeout)
+		if at := c.Server(); at != "moved:2181" || s.Err() == nil {
+			t.Errorf("the client is at %q, its first session has ended: %v; %+v", at, s.Err(), c.Servers())
+		}
+	})
+}
+
 // The chroot was never there, so no ensemble can be told from another one. A
 // client that has found no session of its own where it moves to must not doubt
 // that server for ever: it would never connect again.
@@ -453,12 +510,8 @@ func TestAMoveWithoutAChroot(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		there := other(t, more).ClientNet("there")
 		home := ens.ClientNet("home")
-		c, err := framework.New("here:2181/absent", framework.WithSessionTimeout(timeout), framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
-			if address == "there:2181" {
-				return there.Dial(network, "member0:2181", limit)
-			}
-			return home.Dial(network, "member0:2181", limit)
-		}))
+		c, err := framework.New("here:2181/absent", framework.WithSessionTimeout(timeout),
+			framework.WithDialer(between("there:2181", there, home, func(bool) error { return nil })))
 		must(t, err)
 		defer c.Close()
 		must(t, c.WaitConnected(t.Context()))
@@ -466,6 +519,35 @@ func TestAMoveWithoutAChroot(t *testing.T) {
 		time.Sleep(3 * timeout)
 		if c.Server() != "there:2181" {
 			t.Errorf("the client is at %q: %+v", c.Server(), c.Servers())
+		}
+	})
+}
+
+// A dialer that hangs at the server that a client moves to does not keep it
+// from moving later.
+func TestADialerThatHangsAtATarget(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		release := make(chan struct{})
+		defer close(release)
+		var there atomic.Pointer[string] // where dials hang
+		c, err := framework.New(membersOf(ens, 0), framework.WithSessionTimeout(timeout), framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+			if at := there.Load(); at != nil && *at == address {
+				<-release
+			}
+			return ens.Dial(network, address, limit)
+		}))
+		must(t, err)
+		defer c.Close()
+		must(t, c.WaitConnected(t.Context()))
+		lost := lossOf(t, session(t, c))
+		hangs := membersOf(ens, 1)
+		there.Store(&hangs)
+		setServers(t, c, hangs)
+		time.Sleep(3 * timeout)
+		setServers(t, c, membersOf(ens, 2))
+		time.Sleep(3*timeout + time.Minute)
+		if at := c.Server(); at != membersOf(ens, 2) || len(lost) > 0 {
+			t.Errorf("the client is at %q, lost %d", at, len(lost))
 		}
 	})
 }

@@ -71,12 +71,13 @@ func TestTimeoutsThatAreAccepted(t *testing.T) {
 			t.Errorf("%v requested, %v granted: %v", tt.requested, tt.granted, err)
 		}
 	}
+	none, one, two := 0*second, second, 2*second
 	for _, tt := range []struct {
-		set                   bool
-		margin, timeout, want time.Duration
-	}{{false, 0, 6 * second, 600 * ms}, {true, 0, 6 * second, 0}, {true, second, 6 * second, second}, {true, 2 * second, 3 * second, second}} {
-		if got := (&Config{StopMarginSet: tt.set, StopMargin: tt.margin}).margin(tt.timeout); got != tt.want {
-			t.Errorf("margin %+v: %v", tt, got)
+		margin        *time.Duration
+		timeout, want time.Duration
+	}{{nil, 6 * second, 600 * ms}, {&none, 6 * second, 0}, {&one, 6 * second, second}, {&two, 3 * second, second}} {
+		if got := (&Config{StopMargin: tt.margin}).margin(tt.timeout); got != tt.want {
+			t.Errorf("margin %v at a timeout of %v: %v, want %v", orZero(tt.margin), tt.timeout, got, tt.want)
 		}
 	}
 }

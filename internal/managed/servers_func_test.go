@@ -4,6 +4,7 @@ package managed_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -90,6 +91,27 @@ func TestAFunctionThatReturnsRandomServers(t *testing.T) {
 		if got := states.states(); got != "CONNECTED " {
 			t.Errorf("%s after %d answers", got, turn.Load())
 		}
+	})
+}
+
+// The same, drawn each time: now and then the same ones come twice, and the
+// client moves to them. It keeps its session and what is held in it.
+func TestAFunctionThatReturnsAnySubset(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		var moves atomic.Int32
+		c, _ := connect(t, ens,
+			framework.WithObserver(framework.Observer{Moved: func(framework.Move) { moves.Add(1) }}),
+			framework.WithServersFunc(func(context.Context) (string, error) {
+				return membersOf(ens, rand.Perm(3)[:1+rand.IntN(3)]...), nil
+			}))
+		s := session(t, c)
+		release, err := s.Hold(func(err error) { t.Errorf("lost: %v", err) })
+		must(t, err)
+		time.Sleep(2 * time.Hour)
+		if s.Err() != nil || moves.Load() == 0 || moves.Load() > 120 {
+			t.Errorf("%v, %d moves", s.Err(), moves.Load())
+		}
+		release()
 	})
 }
 

@@ -137,8 +137,12 @@ func TestTheBoundsOfCommands(t *testing.T) {
 							}
 							bound = wait + bounds.signal + cli.LookTimeout
 						}
-						bubble.Run(t, func(t *testing.T, w *bubble.World) { play(t, w, line, fate, from, bound, nil) })
-						bubble.Run(t, func(t *testing.T, w *bubble.World) { play(t, w, line, fate, from, bounds.signal, syscall.SIGTERM) })
+						bubble.Run(t, func(t *testing.T, w *bubble.World) { play(t, w, line, fate, from, 0, bound, nil) })
+						for _, after := range []time.Duration{0, 1500 * time.Millisecond} {
+							bubble.Run(t, func(t *testing.T, w *bubble.World) {
+								play(t, w, line, fate, from, after, bounds.signal, syscall.SIGTERM)
+							})
+						}
 					}
 				}
 			})
@@ -146,9 +150,10 @@ func TestTheBoundsOfCommands(t *testing.T) {
 	}
 }
 
-// play runs a line, strikes the ensemble, and sends it a signal. It must end
-// within the bound after that. A bound of 0 is for a line that goes on.
-func play(t *testing.T, w *bubble.World, line string, fate bubble.Outage, from string, bound time.Duration, sig os.Signal) {
+// play runs a line, strikes the ensemble, and sends it a signal some time after
+// that. It must end within the bound then. A bound of 0 is for a line that goes
+// on.
+func play(t *testing.T, w *bubble.World, line string, fate bubble.Outage, from string, after, bound time.Duration, sig os.Signal) {
 	t.Helper()
 	prepare(t, w)
 	w.Latency(5 * time.Millisecond) // otherwise zkr bench does not end
@@ -187,14 +192,14 @@ func play(t *testing.T, w *bubble.World, line string, fate bubble.Outage, from s
 	bubble.Await(t, "the strike", struck)
 	began := time.Now()
 	if sig != nil {
-		time.Sleep(1500 * time.Millisecond)
+		time.Sleep(after)
 		began = time.Now()
 		to.Signals.Arrived <- sig
 	}
 	select {
 	case at := <-ended:
 		if took := at.Sub(began); bound != 0 && took > bound {
-			t.Errorf("%v from %s, signal %v: it ended after %v, and not within %v; it printed\n%s", fate, from, sig, took, bound, out.text.String())
+			t.Errorf("%v from %s, signal %v after %v: it ended after %v, and not within %v; it printed\n%s", fate, from, sig, after, took, bound, out.text.String())
 		} else if bound == 0 && from == "later" && took > 0 {
 			t.Errorf("%v: it ended after %v, and does not go on; it printed\n%s", fate, took, out.text.String())
 		}

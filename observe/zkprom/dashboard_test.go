@@ -13,6 +13,7 @@ import (
 type dashboard struct {
 	Panels []struct {
 		Title, Description, Type string
+		GridPos                  struct{ X, Y, W, H int }
 		Targets                  []struct{ Expr string }
 		Datasource               struct{ UID string }
 		FieldConfig              struct {

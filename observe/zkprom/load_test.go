@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -53,6 +55,7 @@ func testLoad(t *testing.T, ens testutil.Ensemble, kill ...int) {
 	native := startServer(t, registry, "alerts.yml", "--enable-feature=native-histograms")
 	classic.awaitScrape(t)
 	native.awaitScrape(t)
+	began := time.Now()
 	s := openShop(t, ens, metrics)
 	first, second := s.connect(ens.Dial), s.connect(ens.Dial)
 	network := ens.ClientNet("third")
@@ -80,6 +83,9 @@ func testLoad(t *testing.T, ens testutil.Ensemble, kill ...int) {
 	s.compare(classic)
 	native.wantValues(t, "histogram_count(sum by (recipe) (zkrecipes_hold_duration_seconds))", "recipe", s.copied(s.ended))
 	runDashboard(t, classic)
+	if dir := os.Getenv("ZKR_PICTURES"); dir != "" {
+		drawDashboard(t, classic, began, filepath.Join(dir, "dashboard.svg"))
+	}
 	for _, p := range []*server{classic, native} {
 		p.wantHealthyRules(t)
 		p.wantAlertsOfHistograms(t)

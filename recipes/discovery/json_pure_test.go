@@ -234,6 +234,16 @@ func TestNaN(t *testing.T) {
 	}
 }
 
+// A payload that is no number is an error, and not 0.
+func TestAPayloadThatIsNoNumber(t *testing.T) {
+	for class, payload := range map[string]string{"": `["java.lang.Double","much"]`, "java.lang.Double": `"1,5"`, "java.lang.Float": `["java.lang.Float","much"]`} {
+		back, err := JSON[float64](class).Decode([]byte(`{"name":"b","id":"i","payload":` + payload + `}`))
+		if err == nil || back.Payload != 0 {
+			t.Errorf("%s: %+v, %v", payload, back, err)
+		}
+	}
+}
+
 // What Curator 5.4 has made of these.
 func TestURISpec(t *testing.T) {
 	i := Instance[any]{Name: "n", ID: "i", Address: "a", Port: 1, SSLPort: 2, Registered: time.UnixMilli(1700000000000), Type: DynamicSequential}

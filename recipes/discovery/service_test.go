@@ -395,6 +395,27 @@ func TestAThousandServices(t *testing.T) {
 	})
 }
 
+// What is below an instance is not read.
+func TestBelowAnInstance(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		register(t, open(t, c), instance{Name: "billing", ID: "a", Type: discovery.Static})
+		s := billing(t, open(t, w.ConnectNext()))
+		w.ResetRequests()
+		for i := range 5 {
+			_, err := c.Create(t.Context(), fmt.Sprint(root, "/billing/a/", i), nil, zk.FlagPersistent)
+			must(t, err)
+			time.Sleep(100 * time.Millisecond)
+		}
+		if got, err := s.All(t.Context()); err != nil || len(got) != 1 {
+			t.Errorf("%v, %v", got, err)
+		}
+		if n := w.Cost(); n[testutil.OpMultiRead]+n[testutil.OpGetData]+n[testutil.OpGetChildren]+n[testutil.OpGetChildren2] > 1 { // one may be the recheck's
+			t.Errorf("%v", n)
+		}
+	})
+}
+
 // picks returns how often each instance is picked in n picks.
 func picks(t *testing.T, s *service, n int) map[string]int {
 	t.Helper()

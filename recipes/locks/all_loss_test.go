@@ -286,6 +286,24 @@ func TestJoinedLeaseIsRevokedByAPart(t *testing.T) {
 	})
 }
 
+// All of one lock is revoked by that.
+func TestTheOnlyPartIsRevoked(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		l := bubble.Acquire(t, t.Context(), all(t, mutexAt(t, w.Connect("a"), "/app/a")))
+		revoked := l.Revoked()
+		if err := mutexAt(t, w.Connect("b"), "/app/a").Revoke(t.Context(), recipes.Participant{Path: l.Parts()[0].Path()}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		select {
+		case <-revoked:
+		default:
+			t.Error("not revoked")
+		}
+		bubble.Release(t, l)
+	})
+}
+
 func acquireRevocable(t *testing.T, a recipes.Acquirer) *recipes.Lease {
 	l := bubble.Acquire(t, t.Context(), a)
 	l.Revoked()

@@ -154,6 +154,44 @@ func TestTryAcquire(t *testing.T) {
 			empty(w)
 		})
 	})
+	// The same, of one so far ahead that the try watches only others.
+	t.Run("behind one far ahead that begins to wait", func(t *testing.T) {
+		bubble.Run(t, func(t *testing.T, w *bubble.World) {
+			s := clients(w, 6, 8)
+			bubble.Release(t, bubble.Acquire(t, t.Context(), s[0])) // makes the directories
+			pass := make(chan struct{})
+			w.Once(testutil.OpMulti, path, testutil.Hold(pass))
+			waiting := []<-chan bubble.Grant{bubble.Acquiring(t.Context(), s[0])}
+			first := w.InLine(lockDir, 1)[0]
+			for i := 1; i < 5; i++ {
+				waiting = append(waiting, bubble.Acquiring(t.Context(), s[i]))
+				w.InLine(lockDir, i+1)
+			}
+			tried := make(chan error, 1)
+			go func() {
+				_, err := s[5].TryAcquire(t.Context())
+				tried <- err
+			}()
+			w.InLine(lockDir, 6)
+			synctest.Wait()
+			if len(tried) > 0 {
+				t.Fatalf("TryAcquire did not wait: %v", <-tried)
+			}
+			if _, err := w.ConnectNext().Set(t.Context(), lockDir+"/"+first, nil, -1); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if len(tried) == 0 {
+				t.Error("TryAcquire waits behind one that waits")
+			}
+			close(pass)
+			bubble.WantErr(t, <-tried, recipes.ErrBusy)
+			for _, g := range waiting {
+				bubble.Release(t, bubble.Granted(t, g).Lease)
+			}
+			empty(w)
+		})
+	})
 }
 
 // A try looks at once, also where its client waits in line already, behind one

@@ -20,11 +20,11 @@ import (
 // lost its quorum, and has not noticed yet, need not know of the change. One
 // may not have applied yet what its followers have.
 
-var errNotCaughtUp = errors.New("the sync behind an event is refused")
+var errNotCaughtUp = errors.New("the sync before the first request is refused")
 
-// catchUp sends a sync if op is the first request of a connection, and the
-// session has heard an event that no answer came behind. The caller holds
-// sending.
+// catchUp sends a sync if op is the first request of a connection, and on an
+// earlier one the session was opened, or heard an event, and had no answer
+// after that. The caller holds sending.
 func (l *Link) catchUp(op wire.Op) {
 	if l.begun || op == wire.OpAuth || op == wire.OpCloseSession {
 		return
@@ -45,7 +45,7 @@ func (l *Link) catchUp(op wire.Op) {
 func (c *Chain) catchesUp(l *Link) int32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.heardOn == nil {
+	if c.heardOn == nil || c.heardOn == l {
 		return 0
 	}
 	c.heardOn, c.catchUpXid = l, c.nextOwnXid()

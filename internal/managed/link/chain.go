@@ -46,8 +46,8 @@ type Chain struct {
 	closeEnded     bool                    // the server has ended the connection on which it was sent
 	malformed      error                   // the latest answer that was malformed
 	malformedAt    time.Time
-	heardOn        *Link // where an event has arrived, and no answer with a transaction since; nil: none has
-	catchUpXid     int32 // of the sync behind that event
+	heardOn        *Link // where the session was opened, or an event has arrived, and no answer with a transaction since; nil: none has
+	catchUpXid     int32 // of the sync that then comes first on the next link
 }
 
 // Config is what a chain must know of its client. Nothing changes it.

@@ -219,6 +219,8 @@ func (c *Chain) onUnauthenticated(l *Link, a wire.ConnectResponse) (may bool, er
 		granted := time.Duration(a.Timeout) * time.Millisecond
 		if c.remembered.ID == a.SessionID {
 			granted = min(granted, c.remembered.Timeout) // the least
+		} else {
+			c.heardOn = l
 		}
 		c.remembered, c.rememberedAt = servers.Orphan{ID: a.SessionID, Password: slices.Clone(a.Password), Timeout: granted}, clock.Now()
 		may = true
@@ -298,6 +300,9 @@ func (c *Chain) onConnectAnswer(l *Link, a wire.ConnectResponse, sentAt time.Tim
 	// The link has seen to it that the timeout does not grow.
 	timeout := time.Duration(a.Timeout) * time.Millisecond
 	c.id, c.password, c.timeout, c.latest = a.SessionID, a.Password, timeout, l
+	if !l.named { // it is new
+		c.heardOn = l
+	}
 	now := clock.Now()
 	c.answered = now
 	if !l.answeredAt.IsZero() {
@@ -305,6 +310,7 @@ func (c *Chain) onConnectAnswer(l *Link, a wire.ConnectResponse, sentAt time.Tim
 	}
 	c.mu.Unlock()
 	if c.cfg.Confirmed != nil { // before the wire client has the answer, so before it sends anything
+		l.connectTimer.Stop() // the server has answered: see peekConnectAnswer
 		c.cfg.Confirmed(servers.Orphan{ID: a.SessionID, Password: a.Password, Timeout: timeout}, l.to)
 	}
 	c.told.Connected(l, timeout, !l.named, sentAt, now)

@@ -37,6 +37,6 @@
 //   - read.go, inbound.go, answer.go: answers on their way in.
 //   - own_requests.go, asked.go, window.go: requests that the wire client does
 //     not know.
-//   - catch_up.go: the sync behind an event.
+//   - catch_up.go: the sync behind an event, or behind the opening.
 //   - frame.go, wire_buffers.go: where fields are in a frame; memory.
 package link

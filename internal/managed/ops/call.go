@@ -42,28 +42,25 @@ func Detach[T any](ctx context.Context, s *Session, blocking func() (T, error), 
 		err   error
 	}
 	results := make(chan result)
-	abandoned := make(chan struct{}) // closed: the caller has returned
 	go func() {
 		stack.Grow()
 		value, err := blocking()
-		select {
-		case results <- result{value, err}:
-		case <-abandoned:
-			if late != nil {
-				late(value, err)
-			}
-		}
+		results <- result{value, err}
 	}()
 	select {
 	case r := <-results:
 		return inTime(s, r.value, r.err, late)
 	case <-ended:
-		close(abandoned)
-		return none, detachedError{ctxerr.Of(ctx)}
+		err = ctxerr.Of(ctx)
 	case <-s.Over():
-		close(abandoned)
-		return none, detachedError{s.Err()}
+		err = s.Err()
 	}
+	go func() { // the one above waits until its result is taken
+		if r := <-results; late != nil {
+			late(r.value, r.err)
+		}
+	}()
+	return none, detachedError{err}
 }
 
 // inTime returns the result of a call, unless the session is over by now.

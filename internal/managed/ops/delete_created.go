@@ -3,7 +3,6 @@ package ops
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
@@ -75,21 +74,4 @@ func (w Scope) deleteOnce(ctx context.Context, path string, version int32) error
 		return struct{}{}, conn.Delete(full, version)
 	}, nil)
 	return err
-}
-
-// rest waits for the next pause of the budget, or until ctx or the session ends
-// or the client closes: the next request finds out which it was. It reports
-// false if the budget is used up.
-func (w Scope) rest(ctx context.Context) bool {
-	pause := w.Budget.NextBackOff()
-	if pause == backoff.Stop {
-		return false
-	}
-	select {
-	case <-time.After(pause):
-	case <-w.In.ended():
-	case <-ctx.Done():
-	case <-w.Client.Closing:
-	}
-	return true
 }

@@ -33,10 +33,11 @@
 //
 // First scope.go, retry.go and call.go: how an operation is tried. Then
 // sent_once.go and once.go, with open_creates.go, for writes that must not be
-// repeated; multi.go, ttl.go, update.go and delete_created.go use these. Then
-// read_all.go for many reads in few requests, and offers.go for which
-// operations a server has. root.go explains znodes that are missing.
-// containers.go, unused.go and sweep.go are about directories. ephemerals.go,
-// with ephemerals_rooms.go and ephemerals_anew.go, counts ephemeral znodes.
-// client.go, session.go and observed.go have what all of these share.
+// repeated; multi.go, put.go, update.go, delete_created.go and delete_tree.go
+// use these. Then read_all.go, with answer_sizes.go, for many reads in few
+// requests, and offers.go for which operations a server has. root.go explains
+// znodes that are missing. containers.go, unused.go and sweep.go are about
+// directories. ephemerals.go, with ephemerals_rooms.go and ephemerals_anew.go,
+// counts ephemeral znodes. client.go, session.go and observed.go have what all
+// of these share.
 package ops

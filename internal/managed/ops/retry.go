@@ -101,12 +101,29 @@ func (w Scope) Do(ctx context.Context, op, path string, again Idempotence, try f
 		}
 		c.Config.Log.Debug("trying again", zap.String("op", op), zap.String("path", w.Root.Fix(path)), zap.Error(err))
 		c.observer.Retried(ctx, Retry{Op: op, Path: w.Root.Fix(path), Err: err})
-		select { // Await finds out which it was
-		case <-time.After(pause):
-		case <-in.ended():
-		case <-ctx.Done():
-		case <-c.Closing:
-		}
+		w.wait(ctx, pause)
+	}
+}
+
+// rest waits for the next pause of the budget. It reports false if that is used
+// up.
+func (w Scope) rest(ctx context.Context) bool {
+	pause := w.Budget.NextBackOff()
+	if pause == backoff.Stop {
+		return false
+	}
+	w.wait(ctx, pause)
+	return true
+}
+
+// wait waits for a pause, or until ctx or the session ends or the client
+// closes: the next try finds out which it was.
+func (w Scope) wait(ctx context.Context, pause time.Duration) {
+	select {
+	case <-time.After(pause):
+	case <-w.In.ended():
+	case <-ctx.Done():
+	case <-w.Client.Closing:
 	}
 }
 

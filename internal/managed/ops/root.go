@@ -17,8 +17,11 @@ import (
 // gets no answer about a chroot, the error says so, and not that there is no
 // znode: see Absent.
 func (w Scope) NameMissingRoot(ctx context.Context, err error) error {
+	if w.Root == "" || !errors.Is(err, zk.ErrNoNode) {
+		return err
+	}
 	var e *zkerr.Op
-	if w.Root == "" || !errors.Is(err, zk.ErrNoNode) || !errors.As(err, &e) {
+	if !errors.As(err, &e) {
 		return err
 	}
 	for _, root := range []request.Prefix{w.Client.Config.Chroot, w.Root} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
@@ -12,6 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // This file has the operations that are one request (Create, Get, Delete, Sync,
@@ -43,7 +45,11 @@ func requestAt[T any](ctx context.Context, w Scope, op, path string, size int, a
 	}
 	err = w.Do(ctx, op, path, again, func(a *Attempt) error {
 		var err error
-		value, err = Call(ctx, a.Session, Request{Op: op, Path: full}, func(conn *zk.Conn) (T, error) { return wire(conn, full) }, nil)
+		s := a.Session // a may have the next one while this call is still under way
+		// This is Call, written out: it keeps one closure instead of two.
+		value, err = Detach(ctx, s, func() (T, error) {
+			return Observed(ctx, s, Request{Op: op, Path: full}, func(conn *zk.Conn) (T, error) { return wire(conn, full) })
+		}, nil)
 		if settle != nil {
 			value, err = settle(a, value, err)
 		}
@@ -91,11 +97,24 @@ func (w Scope) Create(ctx context.Context, path string, data []byte, flags int32
 	})
 }
 
-// znodeCreator creates one znode of a path.
-type znodeCreator func(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error)
+// longestTTL is the longest time to live that the protocol can express.
+const longestTTL = time.Duration(wire.MaxTTL) * time.Millisecond
 
-func createPersistent(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error) {
-	return request.Create(conn, full, data, zk.FlagPersistent, acl)
+// CreateTTL is framework.Client.CreateTTL.
+func (w Scope) CreateTTL(ctx context.Context, path string, data []byte, flags int32, ttl time.Duration, acl []zk.ACL) (string, error) {
+	if ttl < time.Millisecond || ttl > longestTTL {
+		return "", &zkerr.Op{Op: request.NameCreate, Path: path, Err: fmt.Errorf("time to live %v: must be from 1ms to %v", ttl, longestTTL)}
+	}
+	if len(acl) == 0 {
+		acl = w.Client.Config.ACL
+	}
+	return w.createOnce(ctx, path, data, flags, request.CreateSize(data, acl)+request.Int64Size, func(conn *zk.Conn, full string) (string, error) {
+		made, err := conn.CreateTTL(full, data, flags, acl, ttl)
+		if err == nil {
+			err = request.CheckMade(full, made, flags)
+		}
+		return made, err
+	})
 }
 
 // Delete is framework.Client.Delete.
@@ -162,6 +181,18 @@ func (w Scope) MakeContainerPath(ctx context.Context, path string) error {
 // persistent znodes.
 func (w Scope) MakePersistentPath(ctx context.Context, path string) error {
 	return w.makePath(ctx, path, createPersistent)
+}
+
+// MakeDirectory is makeDirs for a directory of a recipe.
+func (w Scope) MakeDirectory(ctx context.Context, path string) error {
+	return w.makeDirs(ctx, path, w.Client.createDirectory)
+}
+
+// znodeCreator creates one znode of a path.
+type znodeCreator func(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error)
+
+func createPersistent(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error) {
+	return request.Create(conn, full, data, zk.FlagPersistent, acl)
 }
 
 // makePath is makeDirs for a user, who also gets what a recipe has made: see

@@ -203,8 +203,3 @@ func (c *Client) Used(full string) {
 	c.unused.used(full)
 	c.noteUsed(full, false)
 }
-
-// MakeDirectory is makeDirs for a directory of a recipe.
-func (w Scope) MakeDirectory(ctx context.Context, path string) error {
-	return w.makeDirs(ctx, path, w.Client.createDirectory)
-}

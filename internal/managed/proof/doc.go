@@ -12,7 +12,7 @@
 //
 // There are two kinds of proof, framework.ProofSync and ProofWrite. Here that
 // is Rules.Writes: [Evidence.Connect], [Evidence.Up] and tripOf look at it.
-// session_core.go of package managed sets it, and has the round trip of Prove;
+// new_session.go of package managed sets it, and has the round trip of Prove;
 // session/heartbeat.go sends the requests; link/chain.go recognizes them.
 //
 // In this order the files are best read:

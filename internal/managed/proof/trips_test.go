@@ -22,6 +22,9 @@ func TestRoundTrips(t *testing.T) {
 			t.Errorf("step %d: %d, want %d", i, r.longest(), tt.longest)
 		}
 	}
+	if last := start.Add(12*time.Second - 1); !r.isKnown(last.Add(4*time.Second-1)) || r.isKnown(last.Add(4*time.Second)) {
+		t.Error("not known for two windows")
+	}
 }
 
 // Bytes of an answer count as news once there are 512 of them, or the answer

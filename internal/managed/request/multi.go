@@ -63,6 +63,9 @@ func Refused(responses []zk.MultiResponse, ops int) int {
 // NameRefused names in the error of a multi the operation that the ensemble has
 // refused. If it is not known, the error concerns all of them.
 func NameRefused(err error, ops []any, responses []zk.MultiResponse) error {
+	if err == nil {
+		return nil
+	}
 	var e *zkerr.Op
 	if !errors.As(err, &e) {
 		return err

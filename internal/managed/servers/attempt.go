@@ -22,7 +22,7 @@ import (
 // refused, or if the list is replaced. It reports false if stop is closed
 // first.
 func (s *Servers) AwaitTurn(stop <-chan struct{}) bool {
-	replaced := s.moves.awaitReplaced()
+	replaced := s.replacements.await()
 	pause, rare := s.pace.next()
 	turn := time.After(pause)
 	var look <-chan time.Time
@@ -77,7 +77,7 @@ func (s *Servers) dialNext(network string, stop <-chan struct{}, limit time.Dura
 	if errors.Is(err, supplied.ErrStopped) {
 		return nil, to, nil, err
 	}
-	to = s.moves.doubted(to)
+	to = s.doubted(to)
 	s.pace.noteAttempt(round)
 	if err != nil {
 		return nil, to, nil, err
@@ -124,7 +124,10 @@ func (s *Servers) NoteFailed(to Server, err error) {
 // NoteConnected notes that a server has answered a connect with the session.
 // What the name servers have answered until now has to be confirmed before the
 // next connection.
-func (s *Servers) NoteConnected(at Server) { s.list.connected(at) }
+func (s *Servers) NoteConnected(at Server) {
+	s.foreign.noteKnown(at, s.isListed(at))
+	s.list.connected(at)
+}
 
 // NoteAccepted notes that a connection is ready for requests: the servers do
 // not refuse the client, and earlier faults are forgotten.

@@ -112,7 +112,7 @@ func (s *Servers) closeThrough(ctx context.Context, o Orphan, to Server) error {
 	if o.ID == 0 {
 		return nil
 	}
-	to = s.moves.doubted(to)
+	to = s.doubted(to)
 	if s.resumesNone.Load() {
 		return errResumesNone
 	}

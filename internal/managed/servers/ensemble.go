@@ -21,10 +21,12 @@ import (
 // request, if the list has names that are looked up, or was replaced: see
 // AsksRoot and NoteRoot. A server that the client moves to by its own wish is
 // treated as a remembered address: it is only a matter of chance that it is
-// called before it has to be. If another ensemble is found there, its address
-// is treated so from then on: nobody confirms an address that was given. If
-// there never was a chroot, it is not: nothing is held below it, and the client
-// might never connect again.
+// called before it has to be. So is a server that a later list has brought,
+// until the client has been there: half of a fleet may have that list, and the
+// other half hold locks at the servers of the list before. If another ensemble
+// is found there, its address is treated so from then on: nobody confirms an
+// address that was given. If there never was a chroot, it is not: nothing is
+// held below it, and the client might never connect again.
 
 // ErrNotVouched is wrapped by the end of a connection to a server that may be
 // of another ensemble.

@@ -55,7 +55,7 @@ type Server struct {
 
 	oneOfSeveral bool // the name has other addresses
 	remembered   bool // nobody has confirmed the address now: see ensemble.go
-	chosen       bool // the client moves there by its own wish, or has, and has found another ensemble
+	chosen       bool // the client moves there by its own wish, or does not know its name (foreign.go), or another ensemble was found there
 }
 
 // String returns the name, and the address if it is another one.
@@ -67,8 +67,9 @@ func (s Server) String() string {
 }
 
 // IsDoubtful reports whether the name server has not confirmed the address now,
-// or the client moves there by its own wish. Then the server may be of another
-// ensemble: see Vouch.
+// a later list has brought the server and the client was never there, or it
+// moves there by its own wish. Then the server may be of another ensemble: see
+// Vouch.
 func (s Server) IsDoubtful() bool { return s.remembered || s.chosen }
 
 // errNoAddress is why no server is called where no lookup has failed: what the

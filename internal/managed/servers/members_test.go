@@ -142,8 +142,8 @@ func TestWhatMembersShow(t *testing.T) {
 // A local address counts only if one was given. An address that a given name
 // has is not called twice.
 func TestLocalMembers(t *testing.T) {
-	shown := []string{"127.0.0.1:2181", "[::1]:2181", "169.254.1.1:2181", "[fe80::1]:2181", "localhost:2181", "[::ffff:127.0.0.1]:1", "10.0.0.1:2181"}
-	for given, want := range map[string]int{"zk1:2181": 1, "10.0.0.1:2181": 0, "127.0.0.1:9": 7, "localhost:9": 7, "[::1]:2181": 6, "[::ffff:10.0.0.1]:2181": 0} {
+	shown := []string{"127.0.0.1:2181", "[::1]:2181", "169.254.1.1:2181", "[fe80::1]:2181", "localhost:2181", "[::ffff:127.0.0.1]:1", "[::ffff:0.0.0.0]:1", "10.0.0.1:2181"}
+	for given, want := range map[string]int{"zk1:2181": 1, "10.0.0.1:2181": 0, "127.0.0.1:9": 8, "localhost:9": 8, "[::1]:2181": 7, "[::ffff:10.0.0.1]:2181": 0} {
 		r := &list{names: []string{given}, members: members{names: shown}}
 		if all := r.allLocked(); len(all)-1 != want {
 			t.Errorf("%s: %+v", given, all)
@@ -373,6 +373,7 @@ func TestAConfigThatIsWrong(t *testing.T) {
 		"no version":            {"server.1=b:2888:3888:participant;b:1", "no version", "a"},
 		"not text":              {"\x00\xff", "no version", "a"},
 		"loopback":              {"server.1=127.0.0.1:1:2:participant;127.0.0.1:1\nserver.2=b:1:2;b:1\nversion=3", "127.0.0.1:1: a local address", "b"},
+		"loopback for all":      {"server.1=127.0.0.1:1:2:participant;127.0.0.1:1\nserver.2=[::1]:1:2;[::1]:1\nversion=3", "127.0.0.1:1: a local address", ""},
 		"a line is wrong":       {"server.1=c:1:2:participant;c:0\nserver.2=b:1:2;b:1\nversion=3", "server.1=c", "b"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -248,6 +248,18 @@ func (s *Servers) NoteRoot(czxid, ctime, seen int64) {
 	s.ensemble.noteRoot(czxid, ctime, seen)
 }
 
+// doubted returns the server with a doubt if its address was found to be of
+// another ensemble, or may be of one, since a later list has brought it: then
+// what it says does not count until it is vouched for.
+func (s *Servers) doubted(to Server) Server {
+	isForeign, isFresh := s.foreign.standingOf(to)
+	isFresh = isFresh && (!to.remembered || s.isListed(to)) // a member that only the ensemble names is doubted as a remembered address
+	to.chosen = to.chosen || isForeign || isFresh && s.ensemble.isKnown(s.cfg.Root)
+	return to
+}
+
+func (s *Servers) isListed(to Server) bool { return slices.Contains(s.Names(), to.Name) }
+
 // Vouch returns nil if the server is at an address that is given or was
 // confirmed by the name server, or if its ensemble is the one that is known. It
 // asks that in a session that it closes. seen is the latest transaction that
@@ -265,12 +277,12 @@ func (s *Servers) Vouch(ctx context.Context, to Server, seen int64, limit time.D
 	}
 	difference := s.ensemble.differs(s.cfg.Root, stat, latest)
 	if difference == "" {
-		s.moves.noteKnown(to.Address)
+		s.foreign.noteKnown(to, s.isListed(to))
 		return nil
 	}
 	s.list.forget(to)
 	if to.chosen && s.ensemble.isKnown(s.cfg.Root) {
-		s.moves.noteForeign(to.Address)
+		s.foreign.note(to.Address)
 	}
 	err = fmt.Errorf("%s: %w: %s", to, ErrNotVouched, difference)
 	s.cfg.Log.Warn("an address may be another ensemble's", zap.Stringer("server", to), zap.Error(err))

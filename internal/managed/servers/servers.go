@@ -9,11 +9,13 @@
 //
 //   - the list: the names, their addresses, whose turn it is, and why a server
 //     was not connected last (list.go, names.go, faults.go)
-//   - what is remembered for moves, since the list was replaced (moves.go);
-//     targets.go chooses a server, and package session moves
+//   - whether the list was replaced, and by whom (replacements.go)
+//   - when the client has moved last; targets.go chooses a server, and package
+//     session moves
 //   - the pace: when the next attempt may be made, and whether the servers
 //     refuse the client (pace.go)
 //   - what the ensemble is known by (ensemble.go)
+//   - at which addresses another ensemble was found (foreign.go)
 //   - the earlier sessions of the client, and whether anybody has closed them
 //     (earlier.go); an atomic flag says that the servers resume no session
 //
@@ -34,10 +36,10 @@
 //
 // This file; an attempt to connect: attempt.go, pace.go, list.go, names.go,
 // order.go, dial.go, sasl.go, faults.go; the list changes: targets.go,
-// moves.go, relist.go, spread.go, source.go; the members that the ensemble
-// names: members.go, track.go; a talk: talk.go, questions.go, ensemble.go;
-// the end of a session: earlier.go, close.go, guardian.go. parse.go reads the
-// text of a list.
+// replacements.go, relist.go, spread.go, source.go; the members that the
+// ensemble names: members.go, track.go; a talk: talk.go, questions.go,
+// ensemble.go, foreign.go; the end of a session: earlier.go, close.go,
+// guardian.go. parse.go reads the text of a list.
 package servers
 
 import (
@@ -129,16 +131,20 @@ type Servers struct {
 	granted   atomic.Int64 // nanoseconds: the timeout that the servers have granted last; 0: none, or there are no guardians
 	looking   atomic.Bool  // the mechanism is asked whether its credentials have changed
 
-	list        list
-	moves       moves
-	pace        pace
-	ensemble    ensemble
-	earlier     earlierSessions
-	resumesNone atomic.Bool
+	list         list
+	replacements replacements
+	pace         pace
+	ensemble     ensemble
+	foreign      foreign
+	earlier      earlierSessions
+	resumesNone  atomic.Bool
+
+	mu    sync.Mutex // guards what follows
+	moved time.Time  // when a move has begun last; zero: there was none
 }
 
-// mostSupplied is how many calls of the user's functions for connections may be
-// under way.
+// mostSupplied is how many calls of the user's dialer may be under way, and how
+// many of the other functions for connections.
 const mostSupplied = 16
 
 // New returns the servers of a client. It does nothing until it is asked, or
@@ -150,14 +156,17 @@ func New(cfg Config, told Told, closing, done <-chan struct{}) *Servers {
 		if cfg.Resolver == nil {
 			cfg.Resolver = net.DefaultResolver
 		}
+	} else {
+		cfg.Dial = punctual(cfg.Dial, supplied.NewTokens(mostSupplied, cfg.Log))
 	}
 	return &Servers{
 		cfg: cfg, told: told, closing: closing, done: done,
-		supplying: supplied.NewTokens(mostSupplied, cfg.Log),
-		guardians: newGuardians(cfg.Guardians),
-		list:      list{names: shuffled(cfg.Names), resolver: cancelable(cfg.Resolver, cfg.Log)},
-		moves:     newMoves(),
-		pace:      pace{round: len(cfg.Names), longest: min(time.Second, cfg.Timeout/10), rounds: make(chan struct{}, 1)},
+		supplying:    supplied.NewTokens(mostSupplied, cfg.Log),
+		guardians:    newGuardians(cfg.Guardians),
+		list:         list{names: shuffled(cfg.Names), resolver: cancelable(cfg.Resolver, cfg.Log)},
+		foreign:      newForeign(cfg.Names),
+		replacements: newReplacements(),
+		pace:         pace{round: len(cfg.Names), longest: min(time.Second, cfg.Timeout/10), rounds: make(chan struct{}, 1)},
 	}
 }
 
@@ -202,7 +211,7 @@ func (s *Servers) Explain() error {
 
 // Status returns what is known of each server of the list, by name, and where
 // the list comes from.
-func (s *Servers) Status() ([]Status, Origin) { return s.list.status(), s.moves.latestOrigin() }
+func (s *Servers) Status() ([]Status, Origin) { return s.list.status(), s.replacements.latestOrigin() }
 
 // NoteFault remembers why a server was not connected, or not for long.
 func (s *Servers) NoteFault(at Server, err error) { s.list.noteFault(at, err) }

@@ -100,7 +100,7 @@ func (s *Servers) awaitAsking(back backoff.BackOff) bool {
 		select {
 		case <-s.closing:
 			return false
-		case <-s.moves.given:
+		case <-s.replacements.given:
 			return false
 		case <-regular:
 			return true

@@ -129,3 +129,15 @@ func TestSameAddress(t *testing.T) {
 		}
 	}
 }
+
+// A client that has not moved yet to where it had to still has to, when the
+// same list comes again.
+func TestWhatIsDueStaysDue(t *testing.T) {
+	all := addresses(1, 4)
+	for _, due := range all {
+		r := &list{names: all}
+		if got := r.spreadLocked(Server{Name: all[0], Address: all[0]}, all, []string{due}); !slices.Equal(got, []string{due}) {
+			t.Errorf("%v, want %s", got, due)
+		}
+	}
+}

@@ -62,8 +62,8 @@ func normalized(names []string) ([]string, error) {
 
 func (s *Servers) replace(ctx context.Context, names []string, present Server, origin Origin) error {
 	select {
-	case s.moves.relisting <- struct{}{}:
-		defer func() { <-s.moves.relisting }()
+	case s.replacements.busy <- struct{}{}:
+		defer func() { <-s.replacements.busy }()
 	case <-ctx.Done():
 		return ctxerr.Of(ctx)
 	case <-s.closing:
@@ -73,12 +73,13 @@ func (s *Servers) replace(ctx context.Context, names []string, present Server, o
 	switch {
 	case err != nil:
 		return err
-	case origin != Given && closed.Is(s.moves.given):
+	case origin != Given && closed.Is(s.replacements.given):
 		return errReplaced
 	}
 	before := s.Names()
+	s.foreign.noteReplaced(before)
 	s.list.replace(names, found, present)
-	s.moves.noteReplaced(origin)
+	s.replacements.note(origin)
 	s.pace.nextRound()
 	s.cfg.Log.Info("the list of servers was replaced", zap.Stringer("from", listText(slices.Sorted(slices.Values(before)))), zap.Stringer("to", listText(names)))
 	return nil
@@ -95,7 +96,7 @@ func (l listText) String() string { return strings.Join(l, ",") }
 // to.
 func (s *Servers) Standing(at Server) Standing {
 	standing := s.list.standing(at)
-	if !s.moves.wasReplaced() && !s.list.wasRemoved(at) {
+	if !s.replacements.any() && !s.list.wasRemoved(at) {
 		return Stays
 	}
 	return standing
@@ -106,26 +107,26 @@ func (s *Servers) Standing(at Server) Standing {
 // ensemble, since the list has names that are looked up, was replaced, or has
 // the members that the ensemble names.
 func (s *Servers) AsksRoot() bool {
-	return s.cfg.Source.Follow != nil || s.moves.wasReplaced() || slices.ContainsFunc(s.Names(), s.list.looksUp)
+	return s.cfg.Source.Follow != nil || s.replacements.any() || slices.ContainsFunc(s.Names(), s.list.looksUp)
 }
 
 // MoveIn returns how long to wait until the next move may begin: there is at
 // most one in a session timeout.
 func (s *Servers) MoveIn(timeout time.Duration) time.Duration {
-	s.moves.mu.Lock()
-	defer s.moves.mu.Unlock()
-	if s.moves.latest.IsZero() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.moved.IsZero() {
 		return 0
 	}
-	return max(0, timeout-clock.Elapsed(s.moves.latest, clock.Now()))
+	return max(0, timeout-clock.Elapsed(s.moved, clock.Now()))
 }
 
 // NoteMove notes that the client moves to a server now.
 func (s *Servers) NoteMove(to Server) {
 	s.list.noteCalled(to)
-	s.moves.mu.Lock()
-	defer s.moves.mu.Unlock()
-	s.moves.latest = clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.moved = clock.Now()
 }
 
 // LookUpAgain looks up all names, within limit, as long as ctx lasts. A name
@@ -153,7 +154,7 @@ var errNoTarget = errors.New("the list has no other server that can be called")
 // session has seen the transaction seen. It asks at most three servers, each
 // step within limit, and returns why none of them can be moved to.
 func (s *Servers) Prepare(ctx context.Context, from Server, seen int64, limit time.Duration) (*Prepared, error) {
-	candidates := slices.DeleteFunc(s.list.candidates(from), s.moves.isAvoided)
+	candidates := slices.DeleteFunc(s.list.candidates(from), s.foreign.isAvoided)
 	why := errNoTarget
 	for _, to := range candidates[:min(len(candidates), mostTries)] {
 		p, err := s.prepareAt(ctx, to, seen, limit)

@@ -76,17 +76,17 @@ func (g *groupCommit) readBehind(writes []*groupedWrite, on *link.Link) {
 	}
 	var shared []*groupedWrite
 	share := g.sharesReads(writes, on)
-	for _, w := range writes {
+	for i, w := range writes {
 		switch {
 		case !w.wantsList():
 		case share && !g.isLarge(w.dir):
 			shared = append(shared, w)
 		default:
-			g.list(w, on)
+			g.list(writes[i:i+1], on)
 		}
 	}
 	if len(shared) == 1 && len(shared[0].also) == 0 {
-		g.list(shared[0], on)
+		g.list(shared, on)
 	} else if len(shared) > 0 {
 		b := &readBehind{on: on, writes: shared, shared: true, began: time.Now()}
 		b.answer = on.SendBehind(wire.OpMultiRead, b.request())
@@ -94,10 +94,10 @@ func (g *groupCommit) readBehind(writes []*groupedWrite, on *link.Link) {
 	}
 }
 
-// list sends a list behind a create.
-func (g *groupCommit) list(w *groupedWrite, on *link.Link) {
-	b := &readBehind{on: on, writes: []*groupedWrite{w}, began: time.Now()}
-	b.answer = on.SendBehind(wire.OpGetChildren2, &wire.WatchRequest{Path: w.dir})
+// list sends a list behind one create.
+func (g *groupCommit) list(create []*groupedWrite, on *link.Link) {
+	b := &readBehind{on: on, writes: create, began: time.Now()}
+	b.answer = on.SendBehind(wire.OpGetChildren2, &wire.WatchRequest{Path: create[0].dir})
 	b.sent()
 }
 

@@ -242,7 +242,7 @@ func semaphoreDirs(of repertoire, path string) (line, leases string) {
 
 // succeed makes members of one process wait for those of another, which is
 // killed while it holds one of each recipe.
-func succeed(t *testing.T, watcher *framework.Client, of repertoire, doomed, heir *neighbor) {
+func succeed(t *testing.T, watcher *framework.Client, of repertoire, doomed, heir *neighbor) (took time.Duration) {
 	type succession struct{ held, wanted, path, line string }
 	var all []succession
 	add := func(held, wanted string) {
@@ -279,6 +279,7 @@ func succeed(t *testing.T, watcher *framework.Client, of repertoire, doomed, hei
 		judge.Errorf(t, "%s was granted too early", (<-served).name)
 	}
 	doomed.kill(t)
+	died := time.Now()
 	for range all {
 		select {
 		case m := <-served:
@@ -287,9 +288,11 @@ func succeed(t *testing.T, watcher *framework.Client, of repertoire, doomed, hei
 			t.Fatal("the killed process has no successor")
 		}
 	}
+	took = time.Since(died)
 	for _, s := range all {
 		nothingLeft(t, watcher, s.line)
 	}
+	return took
 }
 
 // inLine waits until path has n children.

@@ -104,7 +104,12 @@ func underLoad(t *testing.T, calamities ...calamity) {
 // goesOn waits until every lock has been granted several more times.
 func (s *storm) goesOn(t *testing.T) {
 	t.Helper()
-	const more = 20
+	s.grants(t, 20)
+}
+
+// grants waits until every lock has been granted so many more times.
+func (s *storm) grants(t *testing.T, more int) {
+	t.Helper()
 	for _, name := range load.Ledgers {
 		l := load.Ledger(filepath.Join(s.dir, name))
 		before := l.Grants(t)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/guardian"
 	"github.com/zkrecipes/zkrecipes/internal/test/load"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
@@ -36,12 +37,18 @@ func TestMain(m *testing.M) {
 // ours is a process of ours: this test binary again.
 func ours(t *testing.T, ens testutil.Ensemble) *neighbor {
 	t.Helper()
+	return oursWith(t, ens, guardian.Variable+"=off")
+}
+
+// oursWith is ours with more in its environment.
+func oursWith(t *testing.T, ens testutil.Ensemble, env ...string) *neighbor {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	process := exec.Command(self, ens.Servers())
-	process.Env = append(environment(ens), load.Role+"=neighbor")
+	process.Env = append(append(environment(ens), load.Role+"=neighbor"), env...)
 	return startNeighbor(t, "ours", process)
 }
 
@@ -159,7 +166,15 @@ func (m *served) do(servers string, command []string) (answer string, err error)
 	ctx := context.Background()
 	switch command[0] {
 	case "open":
-		c, err := framework.New(servers, append(identity(os.Getenv(userVariable), os.Getenv(passwordVariable)), framework.WithSessionTimeout(timeout))...)
+		opts := append(identity(os.Getenv(userVariable), os.Getenv(passwordVariable)), framework.WithSessionTimeout(timeout))
+		g, err := guardian.Find()
+		if err != nil {
+			return "", err
+		}
+		if g != nil {
+			opts = append(opts, g.Options()...)
+		}
+		c, err := framework.New(servers, opts...)
 		if err != nil {
 			return "", err
 		}

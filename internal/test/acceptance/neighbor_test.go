@@ -26,12 +26,13 @@ import (
 //	<member> release
 //	<member> participants
 //	<member> show                       a service alone
+//	<member> losses                     Curator alone
 //
 // Each line of its output answers one command: opened, acquired, released,
-// participants with their number, shown with the participants, or failed with
-// the reason. A member runs one
-// command at a time; the members are independent of each other. The first line
-// is "ready". The process ends with its input.
+// participants with their number, shown with the participants, losses with the
+// number of lost sessions, or failed with the reason. A member runs one command
+// at a time; the members are independent of each other. The first line is
+// "ready". The process ends with its input.
 type neighbor struct {
 	who     string
 	process *exec.Cmd

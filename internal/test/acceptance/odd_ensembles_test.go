@@ -18,7 +18,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/child"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/load"
@@ -329,7 +328,7 @@ func behindAProxy(t *testing.T, s *stage, ens *apache.Ensemble) {
 	const timeout = 9 * time.Second
 	var ends []func()
 	for name, idle := range map[string]time.Duration{"over": timeout - time.Second, "under": timeout / 6} {
-		servers := proxy(t, ens, idle)
+		servers := startBalancer(t, serversOf(ens)[:theObserver], idle).address
 		c := muster(t, &stage{s.Ensemble, s.path + "/" + name, s.watcher}, servers, timeout)
 		quiet := &stage{part{s.Ensemble, servers}, s.path + "/quiet" + name, s.watcher}
 		holder, waiter, bystander := quiet.joinFor(t, timeout), quiet.joinFor(t, timeout), quiet.joinFor(t, timeout)
@@ -392,48 +391,3 @@ type part struct {
 func (p part) Servers() string { return p.servers }
 
 func (p part) ClientNet(string) *testutil.ClientNet { return testutil.NewClientNet(p.servers, p.Dial) }
-
-// proxy starts haproxy before the members that vote, and returns its address.
-// It ends connections on which nothing was said for a while.
-func proxy(t *testing.T, ens *apache.Ensemble, idle time.Duration) string {
-	t.Helper()
-	program, err := exec.LookPath("haproxy")
-	if err != nil {
-		missing(t, "Debian's package haproxy", err)
-	}
-	address := fmt.Sprint("127.0.0.1:", freePort(t))
-	settings := fmt.Sprintf(`defaults
-  mode tcp
-  timeout connect 1s
-  timeout client %[1]dms
-  timeout server %[1]dms
-  option redispatch
-listen zookeeper
-  bind %s
-`, idle.Milliseconds(), address)
-	for i, member := range serversOf(ens)[:theObserver] {
-		settings += fmt.Sprintf("  server member%d %s check inter 500ms\n", i, member)
-	}
-	file := filepath.Join(t.TempDir(), "haproxy.cfg")
-	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(program, "-db", "-f", file)
-	cmd.Stderr = os.Stderr
-	child.DieWithParent(cmd)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	bubble.AwaitTrue(t, "haproxy listens", func() bool {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			conn.Close()
-		}
-		return err == nil
-	})
-	return address
-}

@@ -59,10 +59,9 @@ func TestSecurityIsSwitchedOn(t *testing.T) {
 
 	e.change("ACLs", outfit{tls: true, user: "app", acl: true}, nil)
 	var text strings.Builder
-	code := zkr.Main([]string{
-		"set", "--acl", "sasl:app:cdrwa", "--recursive", "/app", "--servers", e.servers(true),
+	code := zkr.Main(append(e.setACLs, "--servers", e.servers(true)+"/app", // as ZKR_SERVERS on the page
 		"--tls-ca", e.ca, "--tls-server-name", "ensemble.example", "--sasl", "digest-md5", "--sasl-user", "app", "--sasl-password-file", e.password,
-	}, io.Discard, &text)
+	), io.Discard, &text)
 	if code != 0 {
 		t.Fatalf("zkr set exits with %d: %s", code, text.String())
 	}
@@ -141,6 +140,7 @@ type estate struct {
 	flags     *jvmFlags
 	members   []*secured
 	settings  []string // those of the page
+	setACLs   []string // the arguments of zkr of the page
 	authority *tlstest.Authority
 	ca, jaas  string // files
 	password  string // a file
@@ -176,6 +176,11 @@ func newEstate(t *testing.T) *estate {
 	if len(e.settings) != 3 {
 		t.Fatalf("docs/deploy.md has %d blocks of properties", len(e.settings))
 	}
+	command := regexp.MustCompile("`zkr (set --acl [^`]*)`").FindSubmatch(page)
+	if command == nil {
+		t.Fatal("docs/deploy.md does not say how ACLs are changed")
+	}
+	e.setACLs = strings.Fields(string(command[1]))
 	e.ens = apache.Start(t, 3, apache.WithNetwork(e.flags), apache.WithProperty("org.slf4j.simpleLogger.log.org.apache.zookeeper.server.ZooKeeperServer", "info"))
 	for i, plain := range strings.Split(e.ens.Servers(), ",") {
 		e.members = append(e.members, &secured{index: i, dir: filepath.Dir(e.ens.DataDir(i)), plain: plain, secure: freeAddress(t)})

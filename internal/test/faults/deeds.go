@@ -98,6 +98,7 @@ var deeds = []struct {
 	}},
 	{atTheEnsemble, false, []sim.Fault{{What: sim.Restore}, {What: sim.RebuildFewer}, {What: sim.Rebuild}, {What: sim.RebuildMore}}},
 	{inTheProcess, true, []sim.Fault{{What: sim.Cancel}, {What: sim.Close}, {What: sim.PauseProcess}, {What: sim.Jump, By: 2 * timeout}}},
+	{asking, false, []sim.Fault{{What: sim.ListWithout, Member: sim.Near, For: long}}},
 	{asking, false, []sim.Fault{{What: sim.Full, For: long}, {What: sim.LateBeside, For: long, By: short}}},
 	{inTheProcess, false, []sim.Fault{{What: sim.Kill}, {What: sim.Jump, By: timeout / 2}}},
 }

@@ -190,6 +190,23 @@ var Scenarios = []Scenario{
 			p.Named, p.Views = true, []bubble.View{bubble.Views[1], bubble.Views[1]}
 		})
 	}},
+	{"mutex-moves", false, func() *sim.Plan { // the holder's server is taken off its list, so it goes to another one
+		p := plan(sim.Mutex, one(at(0, 3000)), one(at(10, 10)))
+		return with(p, func(p *sim.Plan) {
+			p.Faults = []sim.Fault{{What: sim.ListWithout, Client: 0, Member: sim.Near, At: sim.When{Moment: sim.Moment{Client: 0, Point: sim.Answered, Op: "getChildren2", N: 1, After: true}}}}
+		})
+	}},
+	{"mutex-replaced", false, func() *sim.Plan { // the member of the holder, which follows the ensemble, is replaced by another one
+		p := plan(sim.Mutex, one(at(0, 6000)), one(at(10, 10)))
+		return with(p, func(p *sim.Plan) {
+			p.Tracking = []bool{true, false}
+			p.Faults = []sim.Fault{{What: sim.Replace, Client: 0, Member: sim.Near, At: sim.When{Moment: sim.Moment{Client: 0, Point: sim.Answered, Op: "getChildren2", N: 1, After: true}}}}
+		})
+	}},
+	{"mutex-guardian", false, func() *sim.Plan { // each client has a guardian, and nobody waits for a session timeout
+		p := plan(sim.Mutex, one(at(0, 40)), one(at(10, 40)))
+		return with(p, func(p *sim.Plan) { p.Guardians = make([]sim.Guarding, 2) })
+	}},
 	{"mutex-uneven", false, func() *sim.Plan { // the second member that a client connects to grants more
 		p := plan(sim.Mutex, one(at(0, 3000)), one(at(10, 10)))
 		return with(p, func(p *sim.Plan) {

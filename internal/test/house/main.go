@@ -29,6 +29,9 @@ var face = []string{
 	"client.go", "client_ops.go", "doc.go", "errors.go", "observer.go", "options.go", "sasl.go", "session.go",
 }
 
+// faceLines is how many lines the face has at most.
+const faceLines = 1600
+
 func main() {
 	draws := flag.Bool("map", false, "write "+mapPage+" instead")
 	flag.Parse()

@@ -11,7 +11,7 @@ func (l *ledger) lost(t *holding) bool {
 
 // knownLocked reports whether a client believes that it has the holding.
 func (l *ledger) knownLocked(t *holding) bool {
-	if t.left {
+	if t.left || l.closedFor[t.who.client] {
 		return false
 	}
 	held := false
@@ -47,11 +47,13 @@ func (l *ledger) isRemovedLocked(t *holding) bool {
 // voidLocked reports whether an operator has ended the holding's session, or
 // has removed its znode. No clock helps against that until the client knows. Of
 // a removed znode it knows by its watch, or soon after it is connected again,
-// and its reads are not refused; if it is not, its deadline passes.
+// and its reads are not refused; if it is not, its deadline passes. A read
+// may have to wait for one report and one question of its member, and for both
+// again on the next connection.
 func (l *ledger) voidLocked(t *holding) bool {
 	if l.isRemovedLocked(t) {
 		_, longest := l.plan.granted()
-		known, removed := longest+time.Second+l.plan.refuses(t.who.client), l.removed[t.path].at
+		known, removed := longest+time.Second+l.plan.refuses(t.who.client)+4*l.plan.Reports, l.removed[t.path].at
 		return t.lost || time.Since(removed) < known || time.Since(t.since) < known && removed.Before(t.since)
 	}
 	if !l.expired[t.session] {

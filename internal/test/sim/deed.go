@@ -33,6 +33,8 @@ func (w *world) deed(f Fault, msg message) (heal func(), done bool) {
 		return nil, true
 	case Restore, RebuildFewer, Rebuild, RebuildMore:
 		return nil, w.replace(f.What)
+	case Replace:
+		return nil, w.replaceMember(f)
 	case DenyCreate, DenyRead, DenyDelete:
 		return w.deny(f.What)
 	}
@@ -61,6 +63,8 @@ func (w *world) client(f Fault, msg message) (heal func(), done bool) {
 	case LoseEvents:
 		w.nets[c].LoseEvents(true)
 		return func() { w.nets[c].LoseEvents(false) }, true
+	case ListWithout, ListOnly:
+		return w.lists(f)
 	case NamesSilent, NamesFail, NamesGone, NamesSlow, NamesMove, AddressTaken:
 		return w.misname(f)
 	case Full, LateBeside:
@@ -90,6 +94,9 @@ func (w *world) client(f Fault, msg message) (heal func(), done bool) {
 		w.dies(c)
 		w.ledger.kill(c)
 		w.nets[c].Cut()
+		if w.plan.Guardians != nil {
+			w.guardians[c].died()
+		}
 	}
 	return heal, true
 }

@@ -35,11 +35,14 @@
 //     the stop margin.
 //   - Clients: they are cut off in one direction or both, disconnected, sent
 //     everything late, killed or closed, and an operator ends their sessions.
+//   - Processes: they are killed, and what they had told a guardian is closed
+//     soon, later, or not. See guardians.go.
 //   - Single requests: they are refused, executed late, not executed, or
 //     executed without an answer; or the leader stops while they are in flight.
-//   - Callers: they cancel at any instant, give up writes, or release while a
-//     write is in flight. They keep working under a lease that they have lost,
-//     and send a write that its guard must refuse.
+//   - Callers: they cancel at any instant, also when another goroutine of their
+//     client releases and may have chosen them. They give up writes, or release
+//     while a write is in flight. They keep working under a lease that they
+//     have lost, and send a write that its guard must refuse.
 //   - Servers and options at their limits: members that differ in their ticks
 //     and in what session timeouts they grant, a member behind another one,
 //     late reports, round trips of up to a quarter of the session timeout, stop
@@ -51,6 +54,10 @@
 //   - The ensemble, where caches, presence nodes and registrations follow it:
 //     another one takes its place, restored from a copy with all sessions, or
 //     rebuilt by the same script. See replace.go.
+//   - The servers: clients are given other lists, and move. Members are
+//     replaced by others at other addresses, which clients that track their
+//     ensemble follow. That happens in plans without other faults, too: no
+//     lease may be lost for it. See moves.go.
 //   - Sessions that have room for few ephemeral znodes: see full.go.
 //   - Observers: they panic, block, or call back into the library.
 //   - A round of a barrier has crashed before, and perhaps a neighbor stands
@@ -156,6 +163,8 @@
 //     directories.
 //   - fault.go has what can fail, and its text. strike.go says when it happens,
 //     and deed.go does it: member.go to members, request.go to single requests.
+//   - moves.go changes the clients' lists of servers, and the members.
+//   - guardians.go closes what killed clients have left.
 //   - replace.go replaces the ensemble, and says what is judged across that.
 //   - full.go draws full sessions, and judges what they refuse.
 //   - moment.go names the moments of staged plans, and tap.go sees them.

@@ -79,7 +79,7 @@ func (k *worker) changes(s Step) bool {
 			k.clientClosed(err)
 			return false
 		case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNotEmpty), errors.Is(err, zk.ErrNoChildrenForEphemerals):
-		case struck, !k.plan.Scenario.quiet():
+		case struck, !k.plan.Scenario.quiet(), k.plan.outlasted(k.who.client, err):
 		default:
 			k.ledger.fault("%v: %s %s: %v", k.who, c.What, path, err)
 		}
@@ -381,7 +381,7 @@ func (w *world) stale(stop <-chan struct{}) {
 				doubtful = append(doubtful, f)
 			}
 		}
-		time.Sleep(time.Nanosecond) // what happens at this instant has happened
+		time.Sleep(time.Nanosecond + w.plan.drains()) // what happens at this instant has happened
 		for _, f := range doubtful {
 			if f.claims() {
 				f.ledger.fault("%v: the cache is synced, and its client %v", f.who, f.client.State())

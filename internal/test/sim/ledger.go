@@ -29,6 +29,7 @@ type ledger struct {
 	owned     map[string]int64 // the session of each znode that went with one of those
 	closed    map[int]bool     // clients
 	killed    map[int]bool
+	closedFor map[int]bool       // of these, whose sessions a guardian closes
 	removed   map[string]removal // znodes that somebody else has removed
 	jumped    bool               // the clients' clock has: their deadlines say nothing
 	clients   map[int64]int      // by session
@@ -122,7 +123,7 @@ func (l *ledger) failed(w who, of []*resource, err error) {
 				r.waiting[k] = other
 			}
 		}
-		l.starvedLocked(r, true)
+		l.starvedLocked(r, !l.closedFor[w.client])
 	}
 }
 
@@ -217,7 +218,7 @@ func (l *ledger) leaving(t *holding, lease *recipes.Lease) {
 		l.endsLocked(t, seq)
 		// Where messages take no time, the next may be granted before the
 		// release returns.
-		l.starvedLocked(t.of, true)
+		l.starvedLocked(t.of, !l.closedFor[t.who.client])
 	}
 }
 
@@ -235,7 +236,7 @@ func (l *ledger) released(t *holding, err error) {
 	l.logLocked("%v: released: %v", t, err)
 	t.gone = true
 	t.of.ended[t.who.client] = time.Now()
-	l.starvedLocked(t.of, true)
+	l.starvedLocked(t.of, !l.closedFor[t.who.client])
 	if err != nil || l.plan.asynchronous(t.who.client) { // its znode may be gone later, and its guard passes until then
 		ret = never
 	}
@@ -348,6 +349,11 @@ func (l *ledger) close(client int) {
 	defer l.mu.Unlock()
 	seq := l.nextLocked()
 	l.logLocked("close client %d", client)
+	l.endAllLocked(client, seq)
+}
+
+// endAllLocked ends what a client holds, and what it believes.
+func (l *ledger) endAllLocked(client int, seq int64) {
 	l.closed[client] = true
 	for _, r := range l.resources {
 		r.last = time.Now()
@@ -356,6 +362,18 @@ func (l *ledger) close(client int) {
 				l.endsLocked(t, seq)
 			}
 		}
+	}
+}
+
+// closeFor records that a guardian begins to close the sessions of a killed
+// client, which holds and believes nothing any more.
+func (l *ledger) closeFor(client int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closedFor[client] = true
+	l.endAllLocked(client, l.nextLocked())
+	for _, r := range l.resources {
+		l.starvedLocked(r, true)
 	}
 }
 
@@ -380,7 +398,9 @@ func (l *ledger) kill(client int) {
 func (l *ledger) client(client int, s framework.StateChange) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.clients[s.Session] = client
+	if s.Session != 0 { // what is owned by 0 is persistent
+		l.clients[s.Session] = client
+	}
 	l.nextLocked()
 	l.logLocked("client %d: %v, session %#x: %v", client, s.To, s.Session, s.Err)
 }

@@ -98,7 +98,7 @@ func (w *world) trouble(member int) bool {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.troubled) > 0 {
+	if len(w.troubled) > 0 || w.exMembers[member] { // which may have been stopped
 		return false
 	}
 	w.troubled[member] = true

@@ -196,6 +196,9 @@ func (s state) String() string {
 // longer, the history was not judged, which is a failure.
 const patienceOfTheJudge = 20 * time.Second
 
+// NotJudged is in what is said of such a history.
+const NotJudged = "was not judged"
+
 // judge returns what is wrong with the history of a resource. If the history
 // has no explanation, it writes a picture of it to the directory pictures,
 // unless that is empty.
@@ -209,7 +212,7 @@ func (r *resource) judge(limit int, pictures string) error {
 	case porcupine.Ok:
 		return nil
 	case porcupine.Unknown:
-		return fmt.Errorf("%s: the history of %d operations was not judged in %v", r.path, len(history), patienceOfTheJudge)
+		return fmt.Errorf("%s: the history of %d operations %s in %v", r.path, len(history), NotJudged, patienceOfTheJudge)
 	}
 	err := fmt.Errorf("%s: the history is not that of one object", r.path)
 	if pictures == "" {

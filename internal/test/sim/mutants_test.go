@@ -67,7 +67,11 @@ func hunt(m *sim.Mutant, dir string) (found string, err error) {
 		return "", fmt.Errorf("nothing was found in %d seeds:\n%s", seeds, out)
 	}
 	took := time.Since(began).Round(10 * time.Millisecond)
-	if match := verdict.FindStringSubmatch(string(out)); match != nil {
+	match := verdict.FindStringSubmatch(string(out))
+	if match != nil && strings.Contains(match[2], sim.NotJudged) { // which depends on the machine
+		return "", fmt.Errorf("a history was not judged after %s seeds, so nothing was found: %s", match[1], match[2])
+	}
+	if match != nil {
 		return fmt.Sprintf("found after %s seeds, in %v: %s", match[1], took, match[2]), nil
 	}
 	if strings.Contains(string(out), hangs) {

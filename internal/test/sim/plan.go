@@ -66,6 +66,8 @@ type Plan struct {
 	Staged      bool          // the run is the same each time, and its moments are recorded
 	Vary        uint64        // where not 0: of how long the goroutines of one instant let others go first
 	Named       bool          // the clients know the members by names
+	Tracking    []bool        // by client: it follows the config of the ensemble; none: nobody does
+	Guardians   []Guarding    // by client; none: nobody has one
 	Room        int           // how many ephemeral znodes a session may have; 0: any number
 	Longer      time.Duration // once something has struck, holders keep what they have for so much longer
 }
@@ -125,6 +127,7 @@ type Step struct {
 	Nth      int           // for the nth time; 0: never
 	OnBy     time.Duration // and so long after it
 	Answered bool          // or when it has been answered
+	Beside   bool          // it cancels when another goroutine of its client releases (Answered: has released), not upon On
 	Yields   int           // how many other goroutines run first, at the same instant
 	Work     time.Duration
 	Heedless bool          // it keeps working when the lease is lost
@@ -230,6 +233,9 @@ func Draw(seed uint64) *Plan {
 	d.replacements()
 	d.full()
 	d.snapshots()
+	d.moves()
+	d.besides()
+	d.guarded()
 	return d.Plan
 }
 
@@ -292,6 +298,25 @@ func (d *draw) looks() {
 			d.Faults = append(d.Faults, Fault{
 				What: Before, Client: client, Op: testutil.OpGetData.String(), Times: 1, For: lasts, At: When{Time: at + d.upTo(lasts)},
 			})
+		}
+	}
+}
+
+// besides draws who leaves in the moment in which another goroutine of the same
+// client releases: he may have been chosen as the next one. It draws after all
+// that were there before it, for the reason that views has.
+func (d *draw) besides() {
+	if d.Recipe.watches() || d.Recipe.counts() || d.Recipe == All || d.Recipe == Campaign || d.Scenario.quiet() && d.Scenario != Cancels {
+		return
+	}
+	for _, client := range d.Workers {
+		for _, steps := range client {
+			for i := range steps {
+				if s := &steps[i]; len(client) > 1 && s.Nth == 0 && d.one(1, 4) {
+					s.Beside, s.Nth = true, 1+d.IntN(2)
+					s.Answered, s.Yields = d.one(2, 3), d.IntN(1<<d.IntN(9))
+				}
+			}
 		}
 	}
 }

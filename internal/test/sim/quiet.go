@@ -141,7 +141,7 @@ func (w *world) membersOf(root string, layout presence.Layout) {
 		members, err = g.Members(ctx)
 	}
 	switch {
-	case err != nil && w.expected(err), w.truth.now() != before, w.mayLag():
+	case err != nil && (w.expected(err) || w.plan.outlasted(0, err)), w.truth.now() != before, w.mayLag():
 		return
 	case err != nil:
 		w.ledger.fault("members of %s: %v", root, err)

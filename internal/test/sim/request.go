@@ -58,7 +58,8 @@ func (w *world) rule(f Fault, xid int32) (heal func()) {
 	}
 }
 
-// leaver is a caller that cancels when its client sends a request.
+// leaver is a caller that cancels when its client sends a request, or a
+// goroutine beside it releases.
 type leaver struct {
 	Step
 	left  int
@@ -69,7 +70,7 @@ type leaver struct {
 // one instant is up to the scheduler, so it gets a choice.
 func (w *world) leaveLocked(client int, op testutil.Op, answered bool) {
 	for k, l := range w.leavers {
-		if k.client != client || l.On != op || l.Answered != answered {
+		if k.client != client || l.Beside || l.On != op || l.Answered != answered {
 			continue
 		}
 		if l.left--; l.left != 0 {
@@ -79,16 +80,38 @@ func (w *world) leaveLocked(client int, op testutil.Op, answered bool) {
 		if answered {
 			by = 0
 		}
-		if answered && l.Yields == 0 { // the goroutine that gets the answer runs before the one that cancels
-			l.leave()
+		l.leaves(by)
+	}
+}
+
+// leaves cancels the caller, some time from now. If he leaves upon an answer or
+// a release that has returned, and nobody is to run first, he leaves at once,
+// on this goroutine.
+func (l *leaver) leaves(by time.Duration) {
+	if l.Answered && l.Yields == 0 {
+		l.leave()
+		return
+	}
+	time.AfterFunc(by, func() {
+		for range l.Yields {
+			runtime.Gosched()
+		}
+		l.leave()
+	})
+}
+
+// leaveBeside cancels the callers of a client that leave when a goroutine of it
+// releases, or has released.
+func (w *world) leaveBeside(by who, released bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for k, l := range w.leavers {
+		if k.client != by.client || !l.Beside || l.Answered != released {
 			continue
 		}
-		time.AfterFunc(by, func() {
-			for range l.Yields {
-				runtime.Gosched()
-			}
-			l.leave()
-		})
+		if l.left--; l.left == 0 {
+			l.leaves(0)
+		}
 	}
 }
 

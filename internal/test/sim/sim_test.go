@@ -87,15 +87,15 @@ func replay(t *testing.T) {
 // searched is the outcome of a number of seeds.
 type searched struct {
 	seeds, grants, losses, faults, shown atomic.Int64
-	batches                              atomic.Int64
+	batches, moves                       atomic.Int64
 	took                                 time.Duration
 	longest                              time.Duration
 	found                                *sim.Result
 }
 
 func (s *searched) String() string {
-	return fmt.Sprintf("%d seeds in %v (%.0f a minute): %d grants, %d losses, %d faults, %d batches, %d statuses and batches of caches, longest wait for nothing %v",
-		s.seeds.Load(), s.took.Round(time.Millisecond), float64(s.seeds.Load())/s.took.Minutes(), s.grants.Load(), s.losses.Load(), s.faults.Load(), s.batches.Load(), s.shown.Load(), s.longest)
+	return fmt.Sprintf("%d seeds in %v (%.0f a minute): %d grants, %d losses, %d faults, %d moves, %d batches, %d statuses and batches of caches, longest wait for nothing %v",
+		s.seeds.Load(), s.took.Round(time.Millisecond), float64(s.seeds.Load())/s.took.Minutes(), s.grants.Load(), s.losses.Load(), s.faults.Load(), s.moves.Load(), s.batches.Load(), s.shown.Load(), s.longest)
 }
 
 // search runs seeds until something is wrong, on all processors. It stops after
@@ -139,6 +139,7 @@ func search(t *testing.T, from uint64, n int, d time.Duration) *searched {
 		s.losses.Add(int64(r.Losses))
 		s.faults.Add(int64(len(r.Struck)))
 		s.batches.Add(int64(r.Batches))
+		s.moves.Add(int64(r.Moves))
 		s.shown.Add(int64(r.Shown))
 		s.longest = max(s.longest, r.Longest)
 	}

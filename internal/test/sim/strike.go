@@ -110,8 +110,8 @@ func (w *world) strike(f Fault, msg message) (broken bool) {
 		})
 	}
 	time.AfterFunc(f.For, func() { end(false) })
-	if f.Steps > 0 {
-		w.delays = append(w.delays, &delay{f.Client, f.Steps, func() { end(instant) }})
+	if began := time.Now(); f.Steps > 0 {
+		w.delays = append(w.delays, &delay{f.Client, f.Steps, func() { end(instant && time.Since(began) < w.plan.Timeout/brief) }})
 	}
 	return f.What == Drop
 }
@@ -137,11 +137,15 @@ func (w *world) over(f Fault, instant bool) {
 // instant reports whether a plan is staged and no fault of it leaves anything
 // behind that takes time.
 func (p *Plan) instant() bool {
-	return p.Staged && !slices.ContainsFunc(p.Faults, func(f Fault) bool { return !f.instant() })
+	return p.Staged && !slices.ContainsFunc(p.Faults, func(f Fault) bool { return !f.instant() && !(f.What == Kill && p.prompt(f.Client)) })
 }
 
+// brief is the part of a session timeout in which the steps of a fault must
+// come. Behind a longer silence a client may have begun to call other members.
+const brief = 10
+
 // instant reports whether a fault leaves nothing behind that takes time, if its
-// steps come before its time has passed.
+// steps come soon: see brief.
 func (f Fault) instant() bool {
 	switch f.What {
 	case Refuse: // a removal that is refused is tried again after some seconds

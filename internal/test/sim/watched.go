@@ -226,13 +226,14 @@ func (w *world) unwatched(above *cache.Cache) {
 	w.becomesSo(max(forgets, w.plan.guards()), func() string {
 		left, own, single := w.ens.Watches(), map[string]bool{}, true
 		for n := range above.View().All() {
-			single = single && left[view.Full(n.Path)] == 2
+			full := view.Full(n.Path)
+			single = single && (left[full] == 2 || w.tracked(full, left[full]))
 		}
 		for n := range above.View().All() {
 			own[view.Full(n.Path)] = single || n.Path == "/"
 		}
 		for path, n := range left {
-			if !own[path] && (!said || strings.Contains(path, "_c_")) {
+			if !w.tracked(path, n) && !own[path] && (!said || strings.Contains(path, "_c_")) {
 				return fmt.Sprintf("%d watches of %s", n, path)
 			}
 		}

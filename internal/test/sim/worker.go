@@ -238,7 +238,7 @@ func (k *worker) limit(n int) {
 	c := k.ledger.call(k.who, "set the limit to %d", n)
 	err := k.sem.SetMax(ctx, n)
 	k.ledger.limited(c, k.who, k.resources(Step{})[0], n, err)
-	if err != nil && k.plan.Scenario.quiet() {
+	if err != nil && k.plan.Scenario.quiet() && !k.plan.outlasted(k.who.client, err) {
 		k.ledger.fault("%v: SetMax: %v", k.who, err)
 	}
 }
@@ -315,6 +315,11 @@ func (k *worker) grant(c call, l *recipes.Lease, r *resource, s Step, root *hold
 	return t
 }
 
+// expected reports whether a call of the worker may fail with this error.
+func (k *worker) expected(err error) bool {
+	return k.plan.outlasted(k.who.client, err) || k.world.expected(err)
+}
+
 // look reads what holders write to, as a holder does first.
 func (k *worker) look(s Step, t *holding) {
 	if !s.Looks {
@@ -325,7 +330,7 @@ func (k *worker) look(s Step, t *holding) {
 	_, stat, err := t.client.Get(ctx, t.view.Path(t.of.data))
 	if err == nil {
 		k.ledger.read(t, stat.Mzxid)
-	} else if k.plan.Scenario.quiet() {
+	} else if k.plan.Scenario.quiet() && !k.plan.outlasted(k.who.client, err) {
 		k.ledger.fault("%v: read: %v", t, err)
 	}
 }
@@ -446,7 +451,7 @@ func (k *worker) write(s Step, t *holding, l *recipes.Lease) (gaveUp bool) {
 	k.wrote(c, t, responses, err)
 	gaveUp = s.Hasty > 0 && errors.Is(err, context.DeadlineExceeded) || struck && errors.Is(err, context.Canceled)
 	tooLate := s.Behind && errors.Is(err, recipes.ErrNotHeld)
-	if err != nil && k.plan.Scenario.quiet() && !gaveUp && !tooLate {
+	if err != nil && k.plan.Scenario.quiet() && !gaveUp && !tooLate && !k.plan.outlasted(k.who.client, err) {
 		k.ledger.fault("%v: write: %v", t, err)
 	}
 	return gaveUp
@@ -474,7 +479,9 @@ func (k *worker) release(s Step, t *holding, l *recipes.Lease) {
 	}
 	ctx, over := k.callable(ctx, k.who)
 	k.says("releases")
+	k.leaveBeside(k.who, false)
 	err := l.Release(ctx)
+	k.leaveBeside(k.who, true)
 	cancel()
 	struck := over()
 	k.says("released")

@@ -36,6 +36,7 @@ type Result struct {
 	Losses  int
 	Shown   int           // batches of caches and statuses of presence nodes
 	Batches int           // multis in which writes of contenders have left
+	Moves   int           // of clients to other servers
 	Longest time.Duration // the longest wait of a caller that could have been granted
 	Moments []Seen        // of a staged plan, in order
 	Struck  []Fault       // what has happened, in order
@@ -66,7 +67,7 @@ func (w *world) result() *Result {
 	defer w.mu.Unlock()
 	r := &Result{
 		Plan: w.plan, Wrong: l.wrong, Trace: strings.Join(l.trace, "\n"), Grants: l.grants, Losses: l.losses,
-		Batches: w.batches, Shown: w.shown, Longest: l.longest, Moments: w.moments.seen, Struck: w.hit,
+		Batches: w.batches, Moves: w.moves, Shown: w.shown, Longest: l.longest, Moments: w.moments.seen, Struck: w.hit,
 	}
 	for _, path := range w.paths {
 		r.resources = append(r.resources, l.resources[path])
@@ -106,32 +107,35 @@ type world struct {
 	elsewhere *testutil.Embedded // nil, too, then
 	operator  *framework.Client  // nil if it has nothing to do
 	batches   int                // guarded by mu
+	guardians []*guardian
+	moves     int // of clients to other servers; guarded by mu
 	truth     *truth
 
 	copied *testutil.Snapshot // guarded by mu
 	buried map[int64]bool     // sessions that a rebuild has ended, or whose clients are told so; guarded by mu
 
-	mu       sync.Mutex // guards what follows
-	sessions map[int64]int
-	rules    []*rule
-	leavers  map[who]*leaver
-	armed    map[*Fault]bool
-	dead     map[int]bool    // clients that are closed or killed
-	deaf     map[string]bool // znodes that are not removed: see writtenUnheard
-	troubled map[int]bool    // members in trouble
-	playing  bool            // the workers work: what happens is recorded, and strikes
-	moments  moments
-	orphans  map[orphan]bool
-	late     map[int64]bool // sessions of which a request was delayed
-	pending  []Fault        // whose moment has not come
-	hit      []Fault        // what has happened
-	lasting  int            // faults that have not ended
-	delays   []*delay
-	cuts     map[int]*[2]int // by client: how many cut requests, and answers
-	besides  map[*Fault]bool // what connections beside those of sessions suffer
-	vary     *rand.Rand      // nil: nobody lets others go first
-	calling  map[who]func()  // ends the call of a worker
-	ended    map[who]bool    // workers whose call was ended by a fault
+	mu        sync.Mutex // guards what follows
+	sessions  map[int64]int
+	rules     []*rule
+	leavers   map[who]*leaver
+	armed     map[*Fault]bool
+	dead      map[int]bool    // clients that are closed or killed
+	deaf      map[string]bool // znodes that are not removed: see writtenUnheard
+	troubled  map[int]bool    // members in trouble
+	exMembers map[int]bool    // members that others have replaced
+	playing   bool            // the workers work: what happens is recorded, and strikes
+	moments   moments
+	orphans   map[orphan]bool
+	late      map[int64]bool // sessions of which a request was delayed
+	pending   []Fault        // whose moment has not come
+	hit       []Fault        // what has happened
+	lasting   int            // faults that have not ended
+	delays    []*delay
+	cuts      map[int]*[2]int // by client: how many cut requests, and answers
+	besides   map[*Fault]bool // what connections beside those of sessions suffer
+	vary      *rand.Rand      // nil: nobody lets others go first
+	calling   map[who]func()  // ends the call of a worker
+	ended     map[who]bool    // workers whose call was ended by a fault
 
 	demands   []*demand
 	followers []*follower
@@ -151,6 +155,9 @@ func (w *world) run() {
 		testutil.InMemory(), testutil.WithMembers(p.Members), testutil.WithTick(p.Tick), testutil.WithContainerInterval(p.Reap),
 	}
 	opts = append(opts, p.options(&w.begun)...)
+	if p.Tracking != nil {
+		opts = append(opts, testutil.WithReconfig())
+	}
 	if p.Recipe.logged() {
 		w.truth = &truth{states: map[string][]znode{}}
 		opts = append(opts, hidden.WithCommits(w.truth.commit))
@@ -163,10 +170,10 @@ func (w *world) run() {
 	if p.Rates != nil {
 		opts = append(opts, hidden.WithClockRates(func(session int64) float64 { return p.Rates[int(session%int64(len(p.Rates)))] }))
 	}
-	w.ledger = &ledger{plan: p, behind: behind, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, owned: map[string]int64{}, closed: map[int]bool{}, killed: map[int]bool{}, removed: map[string]removal{}, clients: map[int64]int{}}
+	w.ledger = &ledger{plan: p, behind: behind, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, owned: map[string]int64{}, closed: map[int]bool{}, killed: map[int]bool{}, closedFor: map[int]bool{}, removed: map[string]removal{}, clients: map[int64]int{}}
 	w.sessions, w.dead, w.troubled, w.leavers, w.armed = map[int64]int{}, map[int]bool{}, map[int]bool{}, map[who]*leaver{}, map[*Fault]bool{}
 	w.shared, w.ending = map[int]*leader.Election{}, make(chan struct{})
-	w.orphans, w.late, w.deaf = map[orphan]bool{}, map[int64]bool{}, map[string]bool{}
+	w.orphans, w.late, w.deaf, w.exMembers = map[orphan]bool{}, map[int64]bool{}, map[string]bool{}, map[int]bool{}
 	w.calling, w.ended, w.moments = map[who]func(){}, map[who]bool{}, moments{counts: map[Moment]int{}}
 	w.pending, w.cuts, w.besides, w.buried = slices.Clone(p.Faults), map[int]*[2]int{}, map[*Fault]bool{}, map[int64]bool{}
 	if p.Vary > 0 {
@@ -219,9 +226,14 @@ func (w *world) build() error {
 					w.asked(i, r.Op, result.Err)
 				},
 				Batched: func(framework.Batch) { w.batched() },
+				Moved:   w.moved,
 			}),
 		}
 		opts = append(opts, p.clientOptions()...)
+		opts = append(opts, w.guarded(i)...)
+		if p.tracks(i) {
+			opts = append(opts, framework.WithEnsembleTracking())
+		}
 		var self atomic.Pointer[framework.Client]
 		if p.Observers != NoMore {
 			opts = append(opts, w.observer(&self))
@@ -329,9 +341,9 @@ func (w *world) belongs(session int64, client int) {
 }
 
 func (w *world) changed(client int, s framework.StateChange) {
-	w.mu.Lock()
-	w.sessions[s.Session] = client
-	w.mu.Unlock()
+	if s.Session != 0 { // what is owned by 0 is persistent
+		w.belongs(s.Session, client)
+	}
 	w.ledger.client(client, s)
 }
 
@@ -559,7 +571,7 @@ func (w *world) end() {
 		tidy = tidy && c.State() == framework.Connected
 		w.ledger.close(i)
 		closing.Go(func() {
-			if err := c.Close(); err != nil && !w.gone(i) {
+			if err := c.Close(); err != nil && !w.gone(i) && !w.plan.doubts(i, err) {
 				w.ledger.fault("client %d does not close: %v", i, err)
 			}
 		})

@@ -130,6 +130,16 @@ func (p *Process) Text() string {
 	return p.output.String()
 }
 
+// HasEnded reports whether the process has ended.
+func (p *Process) HasEnded() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // Wait returns the exit code.
 func (p *Process) Wait(t *testing.T) int {
 	t.Helper()

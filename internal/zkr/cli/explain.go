@@ -99,6 +99,8 @@ func (e *Ensemble) todo(err error) string {
 		return "the znode was changed: zkr stat shows its version"
 	case errors.Is(err, zk.ErrNoServer):
 		return fmt.Sprintf("check that the servers at %s run", e.Servers)
+	case errors.Is(err, zk.ErrConnectionClosed): // the answer that says why can be lost with the connection
+		return "if it happens again, zkr doctor says why: a server hangs up on a client that must authenticate"
 	case errors.Is(err, syscall.EADDRINUSE):
 		return "another program listens there: choose another address"
 	case errors.Is(err, zk.ErrInvalidACL):

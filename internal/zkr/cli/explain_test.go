@@ -49,6 +49,10 @@ func TestExplain(t *testing.T) {
 			fmt.Errorf("get /x: %w", zk.ErrNoAuth),
 			"get /x: not allowed by the ACL; at zk1:2181,zk2:2181/app this client has no identity: give credentials with --auth-file or --sasl",
 		},
+		{
+			fmt.Errorf("list /x: %w", zk.ErrConnectionClosed),
+			"list /x: connection closed; if it happens again, zkr doctor says why: a server hangs up on a client that must authenticate",
+		},
 		{fmt.Errorf("/x: %w: znode n deleted: %w", ErrLost, zk.ErrNoNode), "/x: lease lost: znode n deleted: node does not exist"},
 		{fmt.Errorf("set /x: %w", zk.ErrBadVersion), "set /x: version conflict; the znode was changed: zkr stat shows its version"},
 		{fmt.Errorf("locks: acquire /x: create /x: %w", zk.ErrNoNode), "acquire /x: create /x: node does not exist; looked at zk1:2181,zk2:2181/app: check the path and --servers"},

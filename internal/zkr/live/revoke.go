@@ -37,7 +37,8 @@ is replaced, since Curator compares all of it, so zkr prints the data first.
 --all also asks the waiters. They stay in line, and learn of the request when they are
 granted the lock. --session asks the holders and waiters of one session.
 
-zkr exits with 0 if it has asked anybody, and with 1 if there is nobody to ask. With
+zkr exits with 0 if it has asked anybody, and with 1 if there is nobody to ask. No znode
+says whether a holder listens, so zkr does not know whether one will release. With
 --wait it waits until all holders and waiters that it has asked have left, and exits
 with 111 if they have not left in time.`,
 		Example: `  zkr revoke /app/backup

@@ -71,6 +71,11 @@ func collectorAt(t *testing.T, e *testutil.Embedded, path string, perSecond int)
 // startTop starts zkr top. It must be ended by the test.
 func startTop(t *testing.T, from *look.Collector, width, height int) *topTest {
 	t.Helper()
+	return startTopAt(t, "/locks", from, width, height)
+}
+
+func startTopAt(t *testing.T, path string, from *look.Collector, width, height int) *topTest {
+	t.Helper()
 	screen := &copied{SimulationScreen: tcell.NewSimulationScreen("UTF-8")}
 	if err := screen.Init(); err != nil {
 		t.Fatal(err)
@@ -78,7 +83,7 @@ func startTop(t *testing.T, from *look.Collector, width, height int) *topTest {
 	t.Cleanup(screen.Fini)
 	screen.SetSize(width, height)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	shown := &top{path: "/locks", interval: time.Second, rate: requestRate(500)}
+	shown := &top{path: path, interval: time.Second, rate: requestRate(500)}
 	s := newTopScreen(shown, screen, from)
 	tt := &topTest{t: t, screen: screen, ended: make(chan error, 1), cancel: cancel}
 	go func() { tt.ended <- s.run(ctx) }() // ends with ctx

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,19 +26,21 @@ func newBarrier(to *cli.Ensemble) *cobra.Command {
 commands of all members have ended. The members are on as many machines as you like:
 other zkr, Go programs (package barrier), Curator's DistributedDoubleBarrier and Kazoo's
 DoubleBarrier. All must give the same N. One more than N begins at once, and the others
-wait for its end as well. The barrier can be used again as soon as zkr has ended.
+wait for its end as well. The barrier can be used again as soon as all have ended.
 
 zkr exits with CMD's exit code. --wait limits the wait for the others at the beginning:
 then zkr exits with 111, and its znode is gone. A member that dies is waited for until
 its session has expired. If zkr's own session has ended while CMD ran, the others have
 not waited for it: zkr exits with 112. CMD goes on in any case.
 
-CMD inherits stdin, and gets the signals that zkr gets. While zkr waits for the others,
-before CMD or after it, a signal that asks it to end does so, and removes the znode. If
-zkr is killed, its guardian (see zkr help lock) kills CMD's process group and removes
-the znode; without one, CMD is killed on Linux, and the znode goes when the session
-expires. If you have credentials, give --acl: otherwise anybody can delete the znodes.
-All members must be allowed to read each other's.
+CMD inherits stdin, and gets the signals that zkr gets. If CMD runs when a signal asks
+zkr to end, zkr waits until CMD has ended, but not for the others: it exits with CMD's
+exit code, or with 143 instead of 0. If zkr waits for the others then, before CMD or
+after it, it ends. Its znode is removed in both cases. If zkr is killed, its guardian
+(see zkr help lock) kills CMD's process group and removes the znode; without one, CMD
+is killed on Linux, and the znode goes when the session expires. If you have
+credentials, give --acl: otherwise anybody can delete the znodes. All members must be
+allowed to read each other's.
 
 It costs about ten requests.`,
 		Example: `  zkr barrier /jobs/load-test --members 8 -- ./attack.sh
@@ -104,11 +107,18 @@ func (b *barrierCommand) run(ctx context.Context, in *cli.Process) error {
 		return err
 	}
 	return in.Signals.EndWhile(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		if in.Signals.Last {
+			cancel(errTold) // it waits for nobody
+		}
 		switch err := inside.Leave(ctx); {
-		case err == nil:
-			return ended
 		case errors.Is(err, barrier.ErrGone):
 			return &cli.Exit{Code: cli.ExitLost, Err: err}
+		case err == nil || in.Signals.Last && ended != nil:
+			return ended
+		case in.Signals.Last:
+			return &cli.Exit{Code: cli.ExitSignal + int(syscall.SIGTERM), Err: errTold}
 		default:
 			return cli.Failed(err)
 		}
@@ -127,6 +137,9 @@ func (b *barrierCommand) enter(ctx context.Context, c *framework.Client, double 
 	}
 }
 
+// errTold is why a command that has ended well is no success.
+var errTold = errors.New("ended by a signal: did not wait for the others")
+
 // work runs the command. ended is its exit.
 func (b *barrierCommand) work() (ended, err error) {
 	job, err := b.startGuarded(b.program, b.command, os.Environ())
@@ -138,8 +151,10 @@ func (b *barrierCommand) work() (ended, err error) {
 	for {
 		select {
 		case <-job.ended:
+			b.in.Signals.Last = b.in.Signals.Last || job.interrupted
 			return job.exit(), nil
 		case sig := <-b.in.Signals.Arrived:
+			b.in.Signals.Last = b.in.Signals.Last || cli.AsksToEnd(sig)
 			if err := job.signal(sig); err != nil {
 				stderr.Offer(b.cannotEnd(err))
 			}

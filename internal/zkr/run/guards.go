@@ -68,6 +68,7 @@ func (h *jobCommand) guardians() (opts []framework.Option, err error) {
 			if g.daemon, err = guard.Dial(g.value); err != nil {
 				h.sayGuardian(err)
 			} else {
+				h.sayForeign()
 				go h.sayLost(g.daemon) // ends with the guardian
 			}
 		}
@@ -80,6 +81,15 @@ func (h *jobCommand) guardians() (opts []framework.Option, err error) {
 
 func (h *jobCommand) sayGuardian(err error) {
 	cli.Say(h.in.Stderr, time.Second, fmt.Sprintf("zkr: if zkr is killed, its session ends by its timeout: %s\n", cli.Plain(err)))
+}
+
+// sayForeign says that a daemon cannot know when the command's group is gone.
+// The child, if there is one, knows.
+func (h *jobCommand) sayForeign() {
+	if g := &h.guards; len(h.command) > 0 && g.child == nil && g.daemon.Status().Foreign {
+		h.sayGuardian(fmt.Errorf("guardian %s: it is in another namespace of processes, and cannot know when the command has ended "+
+			"(in a pod, set shareProcessNamespace)", g.value))
+	}
 }
 
 // sayLost says that a guardian is lost, unless zkr itself has given it up.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/judge"
+	"github.com/zkrecipes/zkrecipes/internal/test/seccomp"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 )
 
@@ -126,17 +127,19 @@ func TestAStoppedZkr(t *testing.T) {
 	}
 }
 
-// TestAStoppedGuardian: a guardian that is stopped, and goes on, does nothing
-// to a healthy zkr.
+// TestAStoppedGuardian: a guardian that is stopped for half a session timeout
+// to three of them, and goes on, does nothing to a healthy zkr: its command
+// runs, and it holds the lock. With -count=20 each is tried twenty times.
 func TestAStoppedGuardian(t *testing.T) {
 	bubble.Whole(t)
 	t.Parallel()
-	e := zkrtest.StartServer(t)
-	for _, stop := range []time.Duration{time.Second, 3 * time.Second, 6 * time.Second} {
+	e := zkrtest.StartServer(t, "--tick", "2s")
+	const timeout = 4 * time.Second
+	for _, stop := range []time.Duration{timeout / 2, timeout, timeout * 3 / 2, 2 * timeout, 3 * timeout} {
 		t.Run(stop.String(), func(t *testing.T) {
 			t.Parallel()
 			ledger := filepath.Join(t.TempDir(), "ledger")
-			p := zkrtest.Start(t, e.Args("lock", append([]string{"--session-timeout", "2s", "/" + stop.String()}, scribble(t, ledger)...)...)...)
+			p := zkrtest.Start(t, e.Args("lock", append([]string{"--session-timeout", timeout.String(), "/" + stop.String()}, scribble(t, ledger)...)...)...)
 			p.Prints(t, "begun\n")
 			guardian := guardianOf(p.Cmd.Process.Pid)
 			if guardian == 0 {
@@ -182,6 +185,59 @@ func TestTheGuardianCanOnlyBeMissing(t *testing.T) {
 				t.Errorf("exit code %d, %q", code, text)
 			}
 		})
+	}
+}
+
+// refuseVariable makes the kernel refuse pidfd_open to this process.
+const refuseVariable = "ZKR_TEST_REFUSE_PIDFD"
+
+func init() {
+	if number, err := strconv.Atoi(os.Getenv(refuseVariable)); err == nil {
+		const pidfdOpen = 434
+		if err := seccomp.Refuse(seccomp.Call{Number: pidfdOpen}, syscall.Errno(number)); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// TestPidfdOpenIsRefused: then zkr has no guardian, and works as ever. It says
+// so once, if it is to say anything.
+func TestPidfdOpenIsRefused(t *testing.T) {
+	bubble.Whole(t)
+	t.Parallel()
+	e := zkrtest.StartServer(t)
+	socket := filepath.Join(t.TempDir(), "guard.sock")
+	zkrtest.Start(t, "guard", "--listen", socket, "--servers", e.Servers).Prints(t, "guarding")
+	const says = "if zkr is killed, its session ends by its timeout: guardian"
+	for _, number := range []syscall.Errno{syscall.EPERM, syscall.ENOSYS} {
+		for name, test := range map[string]struct {
+			args []string
+			code int
+			says string
+		}{
+			"by default": {code: 7},
+			"verbose":    {args: []string{"--verbose"}, code: 7, says: says},
+			"demanded":   {args: []string{"--guardian=child"}, code: 1, says: "--guardian child: guardian"},
+			"a socket":   {args: []string{"--guardian", socket}, code: 7, says: says + " " + socket},
+		} {
+			t.Run(fmt.Sprint(name, " ", number.Error()), func(t *testing.T) {
+				t.Parallel()
+				path := fmt.Sprintf("/refused-%s-%d", strings.ReplaceAll(name, " ", "-"), number)
+				p := zkrtest.StartChanged(t, func(cmd *exec.Cmd) {
+					cmd.Env = append(cmd.Env, fmt.Sprint(refuseVariable, "=", int(number)))
+				}, e.Args("lock", append(test.args, path, "--", "sh", "-c", "echo ran; exit 7")...)...)
+				code, text := p.Wait(t), p.Text()
+				if told := strings.Count(text, "pidfd_open: "+number.Error()); code != test.code || told != min(1, len(test.says)) || !strings.Contains(text, test.says) {
+					t.Errorf("exit code %d, %q", code, text)
+				}
+				if ran := strings.Contains(text, "ran\n"); ran != (code == 7) {
+					t.Errorf("CMD ran: %v", ran)
+				}
+				if test.says == "" && text != "ran\n" {
+					t.Errorf("%q", text)
+				}
+			})
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +15,15 @@ import (
 
 // asInit makes a command process 1 of its own namespace, as in a container.
 func asInit(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID} }
+
+func needNamespaces(t *testing.T) {
+	t.Helper()
+	probe := exec.Command("true")
+	asInit(probe)
+	if err := probe.Run(); err != nil {
+		t.Skipf("no namespaces: %v", err)
+	}
+}
 
 // children returns the states of the children of a process: Z of one that
 // nobody has waited for.
@@ -43,11 +53,7 @@ func children(t *testing.T, parent int) (states []string) {
 // it has ended. The exit code of the command is still seen.
 func TestProcess1ReapsOrphans(t *testing.T) {
 	t.Parallel()
-	probe := exec.Command("true")
-	asInit(probe)
-	if err := probe.Run(); err != nil {
-		t.Skipf("no namespaces: %v", err)
-	}
+	needNamespaces(t)
 	e := zkrtest.StartServer(t)
 	// Five processes whose parents have ended, and which have ended before cat.
 	const orphans = `for i in 1 2 3 4 5; do (sh -c 'echo orphan' &); done | cat; `
@@ -69,4 +75,37 @@ func TestProcess1ReapsOrphans(t *testing.T) {
 	bubble.AwaitTrue(t, "nobody is left between the terms", func() bool { return len(children(t, p.Cmd.Process.Pid)) == 0 })
 	p.Signal(t, syscall.SIGTERM)
 	p.Wait(t)
+}
+
+// TestAGuardianOfAnotherNamespace: zkr guard in another container of a pod
+// cannot know when the command of a zkr that is process 1 has ended, and leaves
+// the session to its timeout. That is said while all is well: by zkr, by zkr
+// guard and by zkr doctor. One that shares the namespace is silent.
+func TestAGuardianOfAnotherNamespace(t *testing.T) {
+	t.Parallel()
+	needNamespaces(t)
+	e := zkrtest.StartServer(t)
+	socket := filepath.Join(t.TempDir(), "guard.sock")
+	g := zkrtest.Start(t, "guard", "--listen", socket, "--servers", e.Servers)
+	g.Prints(t, "guarding at "+socket+"\n")
+	const says = "in another namespace of processes"
+	lock := e.Args("lock", "/lock", "--guardian", socket, "--", "true")
+	doctor := []string{"doctor", "--servers", e.Servers}
+	withGuardian := func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "ZKR_GUARDIAN="+socket) }
+	for _, args := range [][]string{lock, doctor} {
+		p := zkrtest.StartChanged(t, withGuardian, args...)
+		if code := p.Wait(t); code != 0 || strings.Contains(p.Text()+g.Text(), says) {
+			t.Errorf("%s in the same namespace: %d, %q; zkr guard: %q", args[0], code, p.Text(), g.Text())
+		}
+	}
+	for _, args := range [][]string{lock, doctor} {
+		p := zkrtest.StartChanged(t, func(cmd *exec.Cmd) {
+			withGuardian(cmd)
+			asInit(cmd)
+		}, args...)
+		if code := p.Wait(t); code != 0 || !strings.Contains(p.Text(), says) || !strings.Contains(p.Text(), "shareProcessNamespace") {
+			t.Errorf("%s in another one: %d, %q", args[0], code, p.Text())
+		}
+	}
+	g.Prints(t, says+": if it dies while it runs a command")
 }

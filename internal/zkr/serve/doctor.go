@@ -139,7 +139,12 @@ func askGuardian(socket, servers string) doctor.Answer {
 	if s.After > 0 {
 		a.Seen += fmt.Sprintf(", and waits for %v behind a death", s.After)
 	}
-	if a.Verdict = doctor.OK; !s.Serves(servers) {
+	a.Verdict = doctor.OK
+	if s.Foreign {
+		a.Seen += "; it is in another namespace of processes, and leaves the session of a zkr that runs a command to its timeout"
+		a.Verdict, a.Do = doctor.Note, "if a zkr runs commands here, share the namespace (in a pod, set shareProcessNamespace)"
+	}
+	if !s.Serves(servers) {
 		a.Verdict, a.Do = doctor.Note, "start zkr guard also with --servers "+servers
 	}
 	return a

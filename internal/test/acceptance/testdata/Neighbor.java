@@ -14,6 +14,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import javax.security.auth.login.AppConfigurationEntry;
 import javax.security.auth.login.Configuration;
 import org.apache.curator.framework.CuratorFramework;
@@ -35,6 +36,7 @@ import org.apache.curator.framework.recipes.nodes.GroupMember;
 import org.apache.curator.framework.recipes.nodes.PersistentNode;
 import org.apache.curator.framework.recipes.shared.SharedCount;
 import org.apache.curator.framework.recipes.shared.VersionedValue;
+import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 import org.apache.curator.retry.RetryNTimes;
 import org.apache.curator.x.discovery.ServiceDiscovery;
@@ -73,6 +75,7 @@ public class Neighbor {
         private final ExecutorService thread = Executors.newSingleThreadExecutor();
         private CuratorFramework client;
         private Recipe recipe;
+        private final AtomicInteger losses = new AtomicInteger();
 
         void tell(String number, String servers, int session, String[] command) {
             thread.execute(() -> {
@@ -94,7 +97,12 @@ public class Neighbor {
                         client = connect(servers, session);
                         // A recipe that hears late of the connection registers twice.
                         CountDownLatch told = new CountDownLatch(1);
-                        client.getConnectionStateListenable().addListener((c, state) -> told.countDown());
+                        client.getConnectionStateListenable().addListener((c, state) -> {
+                            if (state == ConnectionState.LOST) {
+                                losses.incrementAndGet();
+                            }
+                            told.countDown();
+                        });
                         client.start();
                         told.await();
                     }
@@ -110,6 +118,8 @@ public class Neighbor {
                     return "participants " + recipe.participants().size();
                 case "show":
                     return "shown " + String.join("\t", recipe.participants());
+                case "losses":
+                    return "losses " + losses.get();
                 default:
                     return "failed what is " + command[0] + "?";
             }

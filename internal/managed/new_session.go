@@ -18,8 +18,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
-// This file puts a session together: it passes options on to session, link and
-// proof, and events to watches and ops.
+// This file makes a session of its parts: it passes options on to session, link
+// and proof, and lets watches and ops hear of events.
 
 // session is one session, and what the client hangs on it.
 type session struct {

@@ -103,7 +103,7 @@ func TestPrepare(t *testing.T) {
 			t.Errorf("%+v", one)
 		}
 	}
-	s.moves.noteForeign("b:1")
+	s.foreign.note("b:1")
 	if _, err := s.Prepare(t.Context(), from, 0, time.Second); err == nil || strings.Contains(err.Error(), "b:1") {
 		t.Errorf("another ensemble's: %v", err)
 	}
@@ -115,11 +115,11 @@ func TestPrepare(t *testing.T) {
 		t.Fatalf("after the list was replaced: %v", err)
 	}
 	p.Close()
-	if !s.moves.doubted(Server{Address: "b:1"}).IsDoubtful() || s.moves.doubted(Server{Address: "c:1"}).IsDoubtful() {
+	if !s.doubted(Server{Address: "b:1"}).IsDoubtful() || s.doubted(Server{Address: "c:1"}).IsDoubtful() {
 		t.Error("what was another ensemble's is trusted")
 	}
-	s.moves.noteKnown("b:1")
-	if s.moves.doubted(Server{Address: "b:1"}).IsDoubtful() {
+	s.foreign.noteKnown(Server{Name: "b:1", Address: "b:1"}, true)
+	if s.doubted(Server{Address: "b:1"}).IsDoubtful() {
 		t.Error("what is known to be the same is doubted")
 	}
 	if _, err := s.Prepare(t.Context(), Server{Name: "b:1", Address: "b:1"}, 0, time.Second); !errors.Is(err, errNoTarget) {

@@ -1,0 +1,35 @@
+// Package guarding runs a guardian for tests.
+package guarding
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/zkrecipes/zkrecipes/internal/closing"
+	"github.com/zkrecipes/zkrecipes/internal/guard"
+)
+
+// Daemon runs a guardian of any process inside the test, until that ends, and
+// returns its socket.
+func Daemon(t *testing.T, servers string) (socket string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "s")
+	l, err := guard.Listen(socket, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ensemble, err := closing.Open(servers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- guard.ServeAll(t.Context(), l, guard.Config{Ensembles: []guard.Ensemble{{Servers: servers, Closing: ensemble}}})
+	}()
+	t.Cleanup(func() {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return socket
+}

@@ -1,0 +1,2 @@
+// Package broken has a wrong type on one system.
+package broken

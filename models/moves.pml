@@ -1,0 +1,240 @@
+/*
+A client whose list of servers is replaced: it moves to one of the new list, and
+keeps its session and its lease.
+
+Proves
+    - kept: as long as its own server and one of each list serve, no list costs a
+      lease, whichever is given when.
+    - one: the client never has a session of another ensemble, although one
+      answers at an address that a list names, at any time.
+    - back: what it reads is never older than what it has read before.
+
+Code
+    in the model                        | in the code
+    operator: gives the list            | internal/managed/servers/targets.go: (*Servers).replace, internal/managed/servers/foreign.go: (*foreign).noteReplaced
+    client: asks a target               | internal/managed/servers/targets.go: (*Servers).Prepare
+    client: leaves its server           | internal/managed/session/move.go: (*Session).onLeave, internal/managed/session/move.go: (*Session).mayMoveLocked
+    client: picks a server              | internal/managed/servers/list.go: (*list).next
+    client: connects                    | internal/managed/servers/attempt.go: (*Servers).dialNext, internal/managed/servers/close.go: (*Servers).closeThrough, internal/managed/servers/questions.go: (*Servers).doubted
+    client: is resumed                  | internal/managed/servers/attempt.go: (*Servers).NoteConnected
+    client: is told that it is gone     | internal/managed/servers/questions.go: (*Servers).Vouch
+
+Bounds
+    Members at three addresses, the first two of which are the first list; the
+    third is behind the others for good if STUCK=1. If OTHERS=1 a fourth address
+    is that of another ensemble, and connections end, and cannot be made, at any
+    time. LISTS lists, each with any of the addresses. TICKS of the clock, and a
+    session timeout of T; a heartbeat is sent two ticks after the answer to the
+    last one, and answered within three; each attempt to connect takes one, and
+    so does the wait for answers on the old connection.
+
+Leaves out
+    - A list that names only other ensembles, or only members that do not serve,
+      costs a lease as soon as the client loses its connection.
+    - A lease may move with less room where this ensemble never gives so much.
+    - A client calls a server directly after it has picked it; only who closes a
+      session that is over waits in between.
+    - Names and their addresses, which members serve at all, and tracking.
+    - That clients move at different times, and spread over a longer list.
+    - What a session does in its connection, and how long it is valid at the
+      ensemble: deadline.pml.
+
+Runs
+    run  | checks     | small | large
+    kept | assertions | T=9 STUCK=1 OTHERS=0 LISTS=1 TICKS=12 | T=9 STUCK=1 OTHERS=0 LISTS=2 TICKS=20
+    one  | assertions | T=2 STUCK=0 OTHERS=1 LISTS=2 TICKS=3 | T=2 STUCK=1 OTHERS=1 LISTS=2 TICKS=4
+
+Broken
+    variant       | run  | bounds | what is wrong
+    BROKEN_ROOM   | kept | T=9 STUCK=0 OTHERS=0 LISTS=1 TICKS=12 | The client leaves its server although little is left of its lease.
+    BROKEN_ASK    | kept | T=9 STUCK=1 OTHERS=0 LISTS=1 TICKS=12 | It leaves for a member that does not know what it has seen.
+    BROKEN_SEEN   | one  | T=2 STUCK=1 OTHERS=1 LISTS=1 TICKS=4 | It does not say what it has seen when it connects.
+    BROKEN_DOUBT  | one  | T=2 STUCK=0 OTHERS=1 LISTS=1 TICKS=4 | It believes a server of a later list at which it never was.
+    BROKEN_NAMED  | one  | T=2 STUCK=0 OTHERS=1 LISTS=1 TICKS=4 | A server counts as known when a list names it.
+    BROKEN_FORGET | one  | T=2 STUCK=0 OTHERS=1 LISTS=3 TICKS=4 | Only servers of the latest two lists are doubted, and one that was picked before is called.
+
+Unreached
+    where | statement | why
+    127   | assert(0) | it is what must not happen
+
+Measured
+    run  | bounds | states  | depth | seconds
+    kept | small  | 11,820  | 42   | 0.3
+    kept | large  | 194,316 | 63   | 0.8
+    one  | small  | 785,448 | 982  | 3.8
+    one  | large  | 957,558 | 739  | 4.9
+*/
+
+#define PERIOD   2    /* from an answer to the next heartbeat */
+#define ANSWER   3    /* a heartbeat takes no longer */
+#define ROOM     (T / 2)   /* so much must be left of the lease to move */
+#define OTHER    3    /* the address of another ensemble */
+#define NONE     15
+#define ADDRESSES (3 + OTHERS)
+
+#define has(list, a) ((list >> a) & 1)
+#define bit(a) (1 << a)
+
+byte now;
+
+/* The ensemble. */
+byte committed = 1;
+byte expires = T;     /* when the ensemble ends the session */
+
+/* The lists. */
+byte list = 3;
+#ifdef BROKEN_FORGET
+byte fresh;           /* servers that a list has brought, and where the client never was */
+#else
+byte known = 3;       /* servers of the first list, and those where the client was */
+#endif
+byte given;
+
+/* The client. */
+byte at;              /* the address of its server */
+byte seen = 1;
+byte proven = T;      /* until when it has its lease */
+byte sent;            /* when the last heartbeat was sent */
+bool waits;           /* for its answer */
+byte due = PERIOD;    /* when something must have happened */
+byte target = NONE;   /* that was asked, and will be connected to */
+byte to = NONE;       /* the next attempt to connect */
+byte tried;           /* since the last connection: bits */
+bool over;            /* it knows that its session is gone */
+
+#define knows(a) (a == 2 && STUCK -> 0 : committed)
+
+#if defined(BROKEN_DOUBT)
+#define doubts(a) false
+#elif defined(BROKEN_FORGET)
+#define doubts(a) has(fresh, a)
+#else
+#define doubts(a) (!has(known, a))
+#endif
+
+inline connects(x) {
+	a = x;
+	to = NONE;
+	tried = tried | bit(a);
+	due = now + 1;
+	if
+	:: OTHERS ->
+		printf("client: does not reach address %d\n", a)
+	:: a == OTHER && doubts(a) ->
+		printf("client: does not believe address %d\n", a)
+	:: a == OTHER && !doubts(a) ->
+		printf("client: believes another ensemble that its session is gone\n");
+		assert(false)
+	:: a != OTHER && now > expires ->
+		over = true;
+		printf("client: is told that its session is gone\n")
+#ifndef BROKEN_SEEN
+	:: a != OTHER && now <= expires && knows(a) < seen ->
+		printf("client: is refused by address %d, which knows less\n", a)
+	:: a != OTHER && now <= expires && knows(a) >= seen ->
+#else
+	:: a != OTHER && now <= expires ->
+#endif
+		at = a; tried = 0; waits = false; target = NONE;
+#ifdef BROKEN_FORGET
+		fresh = fresh & (15 - bit(a));
+#else
+		known = known | bit(a);
+#endif
+		proven = now + T; expires = now + T; due = now + PERIOD;
+		printf("client: is resumed at address %d\n", a)
+	fi
+}
+
+active proctype Client() {
+	byte a;
+end:	do
+	:: d_step { at != NONE && !waits && due == now ->
+		waits = true; sent = now; due = now + ANSWER;
+		printf("client: sends a heartbeat\n") }
+	:: d_step { at != NONE && waits ->
+		waits = false; proven = sent + T; expires = now + T; due = now + PERIOD;
+		printf("client: has the answer to its heartbeat\n") }
+	:: d_step { at != NONE && knows(at) != seen ->
+		assert(knows(at) >= seen);
+		seen = knows(at);
+		printf("client: reads\n") }
+
+	/* It moves. */
+	:: atomic { at != NONE && !has(list, at) && target == NONE ->
+		select(a : 0 .. ADDRESSES - 1);
+		if
+#ifdef BROKEN_ASK
+		:: has(list, a) ->
+#else
+		:: has(list, a) && (a == OTHER || knows(a) >= seen) ->
+#endif
+			target = a;
+			printf("client: asks address %d, and prepares a connection\n", a)
+		:: else
+		fi }
+#ifdef BROKEN_ROOM
+	:: d_step { at != NONE && target != NONE && !has(list, at) && now < proven ->
+#else
+	:: d_step { at != NONE && target != NONE && !has(list, at) && now + ROOM <= proven ->
+#endif
+		at = NONE; waits = false; tried = 0; to = target; target = NONE; due = now + 2;
+		printf("client: leaves its server\n") }
+
+	/* It has no connection. */
+	:: atomic { at == NONE && to == NONE && !over ->
+		if
+		:: (tried & list) == list -> tried = 0
+		:: else
+		fi;
+		select(a : 0 .. ADDRESSES - 1);
+		if
+		:: has(list, a) && !has(tried, a) ->
+			to = a;
+			printf("client: picks address %d\n", a)
+		:: else
+		fi }
+	:: atomic { at == NONE && to != NONE && !over ->
+		connects(to) }
+	od
+}
+
+/* Ticks unless something must happen first. */
+active proctype Clock() {
+end:	do
+	:: d_step { now < TICKS && !over && now < due ->
+		now++;
+		assert(OTHERS || now < proven);
+		printf("clock: %d\n", now) }
+	od
+}
+
+active proctype Operator() {
+	byte next;
+end:	do
+	:: atomic { given < LISTS ->
+		given++;
+		select(next : 1 .. (1 << ADDRESSES) - 1);
+#ifdef BROKEN_FORGET
+		fresh = (fresh & list) | (next & (15 - list)); /* only of these two lists */
+#elif defined(BROKEN_NAMED)
+		known = known | next;
+#else
+		known = known & list;
+#endif
+		list = next;
+		printf("operator: gives the list %d\n", next) }
+	od
+}
+
+/* What happens to the ensemble, and to the network. */
+active proctype World() {
+end:	do
+	:: d_step { committed < 2 ->
+		committed++;
+		printf("ensemble: commits a transaction\n") }
+	:: d_step { OTHERS && at != NONE ->
+		at = NONE; waits = false; tried = 0; target = NONE; due = now + 1;
+		printf("network: ends the connection\n") }
+	od
+}
