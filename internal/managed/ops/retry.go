@@ -56,24 +56,28 @@ func (w Scope) Do(ctx context.Context, op, path string, again Idempotence, try f
 	if budget == nil {
 		budget = c.Config.Retry()
 	}
-	a := Attempt{Budget: budget}
+	var s *Session // of the latest try
+	unsure := false
 	patience := budget
 	if w.Patient {
 		patience = nil
 	}
 	began := time.Now()
 	fail := func(err error) error {
-		return &zkerr.Op{Op: op, Path: path, Root: string(w.Root), Err: a.Session.Naming(zkerr.WithMeaning(err)), Maybe: a.Unsure}
+		return &zkerr.Op{Op: op, Path: path, Root: string(w.Root), Err: s.Naming(zkerr.WithMeaning(err)), Maybe: unsure}
 	}
 	for {
-		s, err := c.above.Await(ctx, in, patience, w.Patient)
+		next, err := c.above.Await(ctx, in, patience, w.Patient)
 		if err != nil {
-			return fail(a.Session.explain(err, began))
+			return fail(s.explain(err, began))
 		}
-		a.Session, a.Seen = s, s.Chain().Seen()
-		if err = try(&a); err == nil {
+		s = next
+		// Each try has its own, which a request that is left to itself may still read.
+		a := &Attempt{Session: s, Seen: s.Chain().Seen(), Unsure: unsure, Budget: budget}
+		if err = try(a); err == nil {
 			return nil
 		}
+		unsure = a.Unsure
 		what := zkerr.Classify(err)
 		if ended := s.Err(); (ended != nil || ctx.Err() != nil) && !errors.As(err, new(unsentError)) {
 			// The request was left to itself: its outcome is unknown.
@@ -83,10 +87,10 @@ func (w Scope) Do(ctx context.Context, op, path string, again Idempotence, try f
 		}
 		if what == zkerr.Ambiguous {
 			err = s.explain(err, began)
-			a.Unsure = a.Unsure || request.IsWrite(op)
+			unsure = unsure || request.IsWrite(op)
 		}
 		switch {
-		case what == zkerr.Final, a.Unsure && again == OnceOnly:
+		case what == zkerr.Final, unsure && again == OnceOnly:
 			return fail(err)
 		case in != nil && in.Err() != nil:
 			return fail(in.Err())

@@ -45,7 +45,7 @@ func requestAt[T any](ctx context.Context, w Scope, op, path string, size int, a
 	}
 	err = w.Do(ctx, op, path, again, func(a *Attempt) error {
 		var err error
-		s := a.Session // a may have the next one while this call is still under way
+		s := a.Session
 		// This is Call, written out: it keeps one closure instead of two.
 		value, err = Detach(ctx, s, func() (T, error) {
 			return Observed(ctx, s, Request{Op: op, Path: full}, func(conn *zk.Conn) (T, error) { return wire(conn, full) })
