@@ -3,8 +3,8 @@ A client whose list of servers is replaced: it moves to one of the new list, and
 keeps its session and its lease.
 
 Proves
-    - kept: as long as its own server and one of each list serve, no list costs a
-      lease, whichever is given when.
+    - kept: as long as its own server serves, no list costs a lease, whichever is
+      given when, also if it names nothing but another ensemble.
     - one: the client never has a session of another ensemble, although one
       answers at an address that a list names, at any time.
     - back: what it reads is never older than what it has read before.
@@ -14,23 +14,25 @@ Code
     operator: gives the list            | internal/managed/servers/targets.go: (*Servers).replace, internal/managed/servers/foreign.go: (*foreign).noteReplaced
     client: asks a target               | internal/managed/servers/targets.go: (*Servers).Prepare
     client: leaves its server           | internal/managed/session/move.go: (*Session).onLeave, internal/managed/session/move.go: (*Session).mayMoveLocked
+    client: is not known at its target  | internal/managed/session/mover.go: (*mover).refuse
+    client: goes back                   | internal/managed/session/mover.go: (*mover).back
     client: picks a server              | internal/managed/servers/list.go: (*list).next
-    client: connects                    | internal/managed/servers/attempt.go: (*Servers).dialNext, internal/managed/servers/close.go: (*Servers).closeThrough, internal/managed/servers/questions.go: (*Servers).doubted
+    client: connects                    | internal/managed/servers/attempt.go: (*Servers).dial, internal/managed/servers/close.go: (*Servers).closeThrough, internal/managed/servers/questions.go: (*Servers).doubted
     client: is resumed                  | internal/managed/servers/attempt.go: (*Servers).NoteConnected
     client: is told that it is gone     | internal/managed/servers/questions.go: (*Servers).Vouch
 
 Bounds
     Members at three addresses, the first two of which are the first list; the
     third is behind the others for good if STUCK=1. If OTHERS=1 a fourth address
-    is that of another ensemble, and connections end, and cannot be made, at any
-    time. LISTS lists, each with any of the addresses. TICKS of the clock, and a
+    is that of another ensemble. If CUTS=1 connections end, and cannot be made, at
+    any time. LISTS lists, each with any of the addresses. TICKS of the clock, and a
     session timeout of T; a heartbeat is sent two ticks after the answer to the
     last one, and answered within three; each attempt to connect takes one, and
     so does the wait for answers on the old connection.
 
 Leaves out
     - A list that names only other ensembles, or only members that do not serve,
-      costs a lease as soon as the client loses its connection.
+      costs a lease as soon as the client loses its connection for another reason.
     - A lease may move with less room where this ensemble never gives so much.
     - A client calls a server directly after it has picked it; only who closes a
       session that is over waits in between.
@@ -41,28 +43,29 @@ Leaves out
 
 Runs
     run  | checks     | small | large
-    kept | assertions | T=9 STUCK=1 OTHERS=0 LISTS=1 TICKS=12 | T=9 STUCK=1 OTHERS=0 LISTS=2 TICKS=20
-    one  | assertions | T=2 STUCK=0 OTHERS=1 LISTS=2 TICKS=3 | T=2 STUCK=1 OTHERS=1 LISTS=2 TICKS=4
+    kept | assertions | T=9 STUCK=1 OTHERS=1 CUTS=0 LISTS=1 TICKS=12 | T=9 STUCK=1 OTHERS=1 CUTS=0 LISTS=2 TICKS=20
+    one  | assertions | T=2 STUCK=0 OTHERS=1 CUTS=1 LISTS=2 TICKS=3 | T=2 STUCK=1 OTHERS=1 CUTS=1 LISTS=2 TICKS=4
 
 Broken
     variant       | run  | bounds | what is wrong
-    BROKEN_ROOM   | kept | T=9 STUCK=0 OTHERS=0 LISTS=1 TICKS=12 | The client leaves its server although little is left of its lease.
-    BROKEN_ASK    | kept | T=9 STUCK=1 OTHERS=0 LISTS=1 TICKS=12 | It leaves for a member that does not know what it has seen.
-    BROKEN_SEEN   | one  | T=2 STUCK=1 OTHERS=1 LISTS=1 TICKS=4 | It does not say what it has seen when it connects.
-    BROKEN_DOUBT  | one  | T=2 STUCK=0 OTHERS=1 LISTS=1 TICKS=4 | It believes a server of a later list at which it never was.
-    BROKEN_NAMED  | one  | T=2 STUCK=0 OTHERS=1 LISTS=1 TICKS=4 | A server counts as known when a list names it.
-    BROKEN_FORGET | one  | T=2 STUCK=0 OTHERS=1 LISTS=3 TICKS=4 | Only servers of the latest two lists are doubted, and one that was picked before is called.
+    BROKEN_ROOM   | kept | T=9 STUCK=0 OTHERS=0 CUTS=0 LISTS=1 TICKS=12 | The client leaves its server although little is left of its lease.
+    BROKEN_BACK   | kept | T=9 STUCK=0 OTHERS=1 CUTS=0 LISTS=1 TICKS=12 | It does not go back from another ensemble.
+    BROKEN_TARGET | one  | T=2 STUCK=0 OTHERS=1 CUTS=1 LISTS=1 TICKS=4 | It believes its target.
+    BROKEN_SEEN   | one  | T=2 STUCK=1 OTHERS=1 CUTS=1 LISTS=1 TICKS=4 | It does not say what it has seen when it connects.
+    BROKEN_DOUBT  | one  | T=2 STUCK=0 OTHERS=1 CUTS=1 LISTS=1 TICKS=4 | It believes a server of a later list at which it never was.
+    BROKEN_NAMED  | one  | T=2 STUCK=0 OTHERS=1 CUTS=1 LISTS=1 TICKS=4 | A server counts as known when a list names it.
+    BROKEN_FORGET | one  | T=2 STUCK=0 OTHERS=1 CUTS=1 LISTS=3 TICKS=4 | Only servers of the latest two lists are doubted, and one that was picked before is called.
 
 Unreached
     where | statement | why
-    127   | assert(0) | it is what must not happen
+    145   | assert(0) | it is what must not happen
 
 Measured
-    run  | bounds | states  | depth | seconds
-    kept | small  | 11,820  | 42   | 0.3
-    kept | large  | 194,316 | 63   | 0.8
-    one  | small  | 785,448 | 982  | 3.8
-    one  | large  | 957,558 | 739  | 4.9
+    run  | bounds | states    | depth | seconds
+    kept | small  | 66,303    | 83    | 0.2
+    kept | large  | 1,756,755 | 103   | 4.6
+    one  | small  | 2,176,500 | 982   | 5.2
+    one  | large  | 2,665,776 | 739   | 6.1
 */
 
 #define PERIOD   2    /* from an answer to the next heartbeat */
@@ -99,6 +102,10 @@ bool waits;           /* for its answer */
 byte due = PERIOD;    /* when something must have happened */
 byte target = NONE;   /* that was asked, and will be connected to */
 byte to = NONE;       /* the next attempt to connect */
+byte left = NONE;     /* the server that it has left, and goes back to */
+bool moves;           /* to is its target */
+byte foreign;         /* servers that did not know its session, which was resumed where it came from */
+byte suspect;         /* the same, not resumed yet: a bit */
 byte tried;           /* since the last connection: bits */
 bool over;            /* it knows that its session is gone */
 
@@ -118,11 +125,22 @@ inline connects(x) {
 	tried = tried | bit(a);
 	due = now + 1;
 	if
-	:: OTHERS ->
+	:: CUTS ->
 		printf("client: does not reach address %d\n", a)
-	:: a == OTHER && doubts(a) ->
+#ifdef BROKEN_TARGET
+	:: a == OTHER && !moves && doubts(a) ->
+#else
+	:: a == OTHER && moves ->
+		suspect = bit(a);
+		printf("client: is not known at its target\n")
+	:: a == OTHER && !moves && doubts(a) ->
+#endif
 		printf("client: does not believe address %d\n", a)
-	:: a == OTHER && !doubts(a) ->
+#ifdef BROKEN_TARGET
+	:: a == OTHER && (moves || !doubts(a)) ->
+#else
+	:: a == OTHER && !moves && !doubts(a) ->
+#endif
 		printf("client: believes another ensemble that its session is gone\n");
 		assert(false)
 	:: a != OTHER && now > expires ->
@@ -136,6 +154,7 @@ inline connects(x) {
 	:: a != OTHER && now <= expires ->
 #endif
 		at = a; tried = 0; waits = false; target = NONE;
+		foreign = (a == left -> foreign | suspect : foreign); left = NONE; suspect = 0;
 #ifdef BROKEN_FORGET
 		fresh = fresh & (15 - bit(a));
 #else
@@ -143,7 +162,8 @@ inline connects(x) {
 #endif
 		proven = now + T; expires = now + T; due = now + PERIOD;
 		printf("client: is resumed at address %d\n", a)
-	fi
+	fi;
+	moves = false
 }
 
 active proctype Client() {
@@ -164,11 +184,7 @@ end:	do
 	:: atomic { at != NONE && !has(list, at) && target == NONE ->
 		select(a : 0 .. ADDRESSES - 1);
 		if
-#ifdef BROKEN_ASK
-		:: has(list, a) ->
-#else
-		:: has(list, a) && (a == OTHER || knows(a) >= seen) ->
-#endif
+		:: has(list, a) && !has(foreign, a) && (a == OTHER || knows(a) >= seen) ->
 			target = a;
 			printf("client: asks address %d, and prepares a connection\n", a)
 		:: else
@@ -178,11 +194,19 @@ end:	do
 #else
 	:: d_step { at != NONE && target != NONE && !has(list, at) && now + ROOM <= proven ->
 #endif
+		left = at; moves = true;
 		at = NONE; waits = false; tried = 0; to = target; target = NONE; due = now + 2;
 		printf("client: leaves its server\n") }
 
 	/* It has no connection. */
+#ifndef BROKEN_BACK
+	:: d_step { at == NONE && to == NONE && !over && left != NONE && !has(tried, left) ->
+		to = left;
+		printf("client: goes back to address %d\n", to) }
+	:: atomic { at == NONE && to == NONE && !over && (left == NONE || has(tried, left)) ->
+#else
 	:: atomic { at == NONE && to == NONE && !over ->
+#endif
 		if
 		:: (tried & list) == list -> tried = 0
 		:: else
@@ -204,7 +228,7 @@ active proctype Clock() {
 end:	do
 	:: d_step { now < TICKS && !over && now < due ->
 		now++;
-		assert(OTHERS || now < proven);
+		assert(CUTS || now < proven);
 		printf("clock: %d\n", now) }
 	od
 }
@@ -233,7 +257,7 @@ end:	do
 	:: d_step { committed < 2 ->
 		committed++;
 		printf("ensemble: commits a transaction\n") }
-	:: d_step { OTHERS && at != NONE ->
+	:: d_step { CUTS && at != NONE ->
 		at = NONE; waits = false; tried = 0; target = NONE; due = now + 1;
 		printf("network: ends the connection\n") }
 	od

@@ -34,6 +34,6 @@ func (s *session) learnEnsemble() {
 func (c *core) onListReplaced() {
 	c.learnEnsemble()
 	if s := c.live(); s != nil {
-		s.Reconsider()
+		s.OnListReplaced()
 	}
 }

@@ -16,6 +16,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
 	"github.com/zkrecipes/zkrecipes/internal/test/nameserver"
@@ -415,51 +418,53 @@ func between(address string, there, home *testutil.ClientNet, before func(isTher
 	}
 }
 
-// An address of another ensemble in the list: the client finds out when it
-// moves there, and keeps its session. The ensembles differ by their chroots.
+// A list has nothing but another ensemble's servers: the client finds out when
+// it moves there, goes back, and stays where it is, with its session and its
+// lease, also if it has no chroot that could be compared. A list that has its
+// own servers as well it follows.
 func TestAMoveToAnotherEnsemble(t *testing.T) {
-	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
-		provision(t, ens, ours)
-		time.Sleep(time.Second)
-		theirs := other(t, more).ClientNet("taken")
-		home := ens.ClientNet("home")
-		var dials atomic.Int64
-		c, err := framework.New("ours:2181/app", framework.WithSessionTimeout(timeout), framework.WithDialer(between("theirs:2181", theirs, home, func(isThere bool) error {
-			if isThere {
-				dials.Add(1)
+	for _, chroot := range []string{"", "/app"} {
+		inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+			provision(t, ens, ours)
+			time.Sleep(time.Second)
+			theirs := other(t, more).ClientNet("taken")
+			home := ens.ClientNet("home")
+			var dials atomic.Int64
+			log, logged := observer.New(zap.WarnLevel)
+			c, err := framework.New("ours:2181"+chroot, framework.WithSessionTimeout(timeout), framework.WithLogger(zap.New(log)), framework.WithDialer(between("theirs:2181", theirs, home, func(isThere bool) error {
+				if isThere {
+					dials.Add(1)
+				}
+				return nil
+			})))
+			must(t, err)
+			defer c.Close()
+			must(t, c.WaitConnected(t.Context()))
+			s := session(t, c)
+			lost := lossOf(t, s)
+			states := record(c)
+			must(t, c.SetServers(t.Context(), "theirs:2181"+chroot))
+			time.Sleep(20 * timeout)
+			// It was asked, and connected to, once.
+			if at := c.Server(); len(lost) > 0 || dials.Load() != 2 || at != "ours:2181" || states.states() != "CONNECTED SUSPENDED CONNECTED " {
+				t.Fatalf("chroot %q: lost %d, %d dials, at %q: %s", chroot, len(lost), dials.Load(), at, states.states())
 			}
-			return nil
-		})))
-		must(t, err)
-		defer c.Close()
-		must(t, c.WaitConnected(t.Context()))
-		s := session(t, c)
-		lost := lossOf(t, s)
-		must(t, c.SetServers(t.Context(), "theirs:2181/app"))
-		for range 2 * 6 {
-			if time.Sleep(timeout / 6); dials.Load() > 2 { // it was asked, and connected to
-				break
+			if lines := logged.FilterMessage("a server of the list is another ensemble's").All(); len(lines) != 1 || lines[0].ContextMap()["server"] != "theirs:2181" {
+				t.Errorf("logged: %v", logged.All())
 			}
-		}
-		time.Sleep(timeout / 6)
-		// The client has given up the connection to its own ensemble, and the list
-		// has no other server of that.
-		if dials.Load() <= 2 || s.Connected() || s.Err() != nil {
-			t.Fatalf("%d dials, connected %t; the session has ended by what another ensemble says: %v", dials.Load(), s.Connected(), s.Err())
-		}
-		must(t, c.SetServers(t.Context(), "theirs:2181,ours:2181/app"))
-		time.Sleep(time.Second)
-		if len(lost) > 0 || !s.Connected() {
-			t.Fatalf("lost %d, connected %t", len(lost), s.Connected())
-		}
-		states := record(c)
-		dials.Store(0)
-		must(t, c.SetServers(t.Context(), "ours:2181,theirs:2181/app"))
-		time.Sleep(10 * timeout)
-		if got := states.states(); got != "CONNECTED " || dials.Load() > 0 {
-			t.Errorf("%s, %d dials", got, dials.Load())
-		}
-	})
+			must(t, c.SetServers(t.Context(), "theirs:2181,alsoours:2181"+chroot))
+			time.Sleep(5 * timeout)
+			if at := c.Server(); len(lost) > 0 || s.Err() != nil || at != "alsoours:2181" {
+				t.Errorf("chroot %q: lost %d, session %v, at %q", chroot, len(lost), s.Err(), at)
+			}
+			states, before := record(c), dials.Load()
+			must(t, c.SetServers(t.Context(), "alsoours:2181,theirs:2181"+chroot))
+			time.Sleep(10 * timeout)
+			if got := states.states(); got != "CONNECTED " || dials.Load() > before {
+				t.Errorf("chroot %q: %s, %d dials", chroot, got, dials.Load()-before)
+			}
+		})
+	}
 }
 
 // A client is given the servers of another ensemble, and loses its connection
@@ -503,19 +508,31 @@ func TestAListOfAnotherEnsemble(t *testing.T) {
 	})
 }
 
-// The chroot was never there, so no ensemble can be told from another one. A
-// client that has found no session of its own where it moves to must not doubt
-// that server for ever: it would never connect again.
+// The chroot was never there, so no ensemble can be told from another one but
+// by the session. A client that has found no session of its own where it moves
+// to must not doubt that server for ever: when it loses its own it would never
+// connect again.
 func TestAMoveWithoutAChroot(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
 		there := other(t, more).ClientNet("there")
 		home := ens.ClientNet("home")
-		c, err := framework.New("here:2181/absent", framework.WithSessionTimeout(timeout),
-			framework.WithDialer(between("there:2181", there, home, func(bool) error { return nil })))
+		var isDown atomic.Bool
+		c, err := framework.New("here:2181/absent", framework.WithSessionTimeout(timeout), framework.WithDialer(between("there:2181", there, home, func(isThere bool) error {
+			if isDown.Load() && !isThere {
+				return syscall.ECONNREFUSED
+			}
+			return nil
+		})))
 		must(t, err)
 		defer c.Close()
 		must(t, c.WaitConnected(t.Context()))
 		must(t, c.SetServers(t.Context(), "there:2181/absent"))
+		time.Sleep(3 * timeout)
+		if c.Server() != "here:2181" {
+			t.Errorf("the client has left its ensemble for %q", c.Server())
+		}
+		isDown.Store(true)
+		home.Drop()
 		time.Sleep(3 * timeout)
 		if c.Server() != "there:2181" {
 			t.Errorf("the client is at %q: %+v", c.Server(), c.Servers())

@@ -72,7 +72,7 @@ func (w Scope) Do(ctx context.Context, op, path string, again Idempotence, try f
 			return fail(s.explain(err, began))
 		}
 		s = next
-		// Each try has its own, which a request that is left to itself may still read.
+		// A request that is left to itself may still read its try.
 		a := &Attempt{Session: s, Seen: s.Chain().Seen(), Unsure: unsure, Budget: budget}
 		if err = try(a); err == nil {
 			return nil

@@ -63,41 +63,52 @@ func (s *Servers) AwaitTurn(stop <-chan struct{}) bool {
 // fails with supplied.ErrStopped once stop is closed; every other failure is
 // logged, and noted as NoteFailed does.
 func (s *Servers) Dial(network string, stop <-chan struct{}, limit time.Duration) (net.Conn, Server, Exchange, error) {
-	conn, to, x, err := s.dialNext(network, stop, limit)
-	if err != nil && !errors.Is(err, supplied.ErrStopped) {
-		s.NoteFailed(to, err)
-		s.cfg.Log.Debug("cannot connect", zap.Error(err))
-	}
-	return conn, to, x, err
-}
-
-func (s *Servers) dialNext(network string, stop <-chan struct{}, limit time.Duration) (net.Conn, Server, Exchange, error) {
 	began := time.Now()
 	to, round, err := s.list.next(stop, limit)
 	if errors.Is(err, supplied.ErrStopped) {
 		return nil, to, nil, err
 	}
-	to = s.doubted(to)
 	s.pace.noteAttempt(round)
 	if err != nil {
-		return nil, to, nil, err
+		return nil, to, nil, s.notConnected(to, err)
 	}
-	if limit -= time.Since(began); to.oneOfSeveral || to.IsDoubtful() {
+	return s.dial(network, to, stop, limit-time.Since(began))
+}
+
+// DialBack is Dial, but to a server where the client was until now. It is out
+// of turn, and may not be in the list any more.
+func (s *Servers) DialBack(network string, to Server, stop <-chan struct{}, limit time.Duration) (net.Conn, Server, Exchange, error) {
+	s.list.noteCalled(to)
+	return s.dial(network, to, stop, limit)
+}
+
+func (s *Servers) dial(network string, to Server, stop <-chan struct{}, limit time.Duration) (net.Conn, Server, Exchange, error) {
+	to = s.doubted(to)
+	if to.oneOfSeveral || to.IsDoubtful() {
 		limit /= 2 // a host that does not answer must not use up all of the time
 	}
-	began = time.Now()
+	began := time.Now()
 	x, err := s.beginSASL(context.Background(), stop, to, max(limit, time.Millisecond))
 	if err != nil {
-		return nil, to, nil, err
+		return nil, to, nil, s.notConnected(to, err)
 	}
 	conn, err := s.DialServer(stop, network, to, max(limit-time.Since(began), time.Millisecond))
 	if zkerr.IsHangUp(err) { // the server is quicker than the dial
 		err = fmt.Errorf("%w: %s", err, s.WhyHungUp())
 	}
 	if err != nil {
-		return nil, to, nil, fmt.Errorf("connect to %s: %w", to, err)
+		return nil, to, nil, s.notConnected(to, fmt.Errorf("connect to %s: %w", to, err))
 	}
 	return conn, to, x, nil
+}
+
+// notConnected notes err, unless it says that somebody has stopped the attempt.
+func (s *Servers) notConnected(to Server, err error) error {
+	if !errors.Is(err, supplied.ErrStopped) {
+		s.NoteFailed(to, err)
+		s.cfg.Log.Debug("cannot connect", zap.Error(err))
+	}
+	return err
 }
 
 // WhyHungUp says why a server may hang up before it has answered the connect

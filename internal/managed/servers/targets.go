@@ -29,10 +29,11 @@ import (
 //     transactions that the session has seen. Otherwise it would hang up, and
 //     the session would be without a connection for longer.
 //   - The connection to the target is made before the present one is left.
-//   - What the target says of the session counts only if its ensemble is known
-//     to be the same, unless it resumes the session: see ensemble.go. The
-//     client does not move again to an address of another ensemble, until the
-//     list is replaced. If it has to call it, that rule still holds.
+//   - A target that does not resume the session is not believed: the client
+//     goes back. If the session is resumed there, the target is of another
+//     ensemble, and the client does not move to it again until the list is
+//     replaced. If it has to call it, what it says of the session counts only
+//     if its ensemble is known to be the same: see ensemble.go.
 
 // MostNames is how many servers a list may have that replaces another one.
 const MostNames = 1000
@@ -150,12 +151,22 @@ func (p *Prepared) Close() { _ = p.Conn.Close() }
 
 var errNoTarget = errors.New("the list has no other server that can be called")
 
+// NoteForeign notes that another ensemble is at a server of the list.
+func (s *Servers) NoteForeign(at Server) {
+	s.foreign.note(at.Address)
+	s.cfg.Log.Warn("a server of the list is another ensemble's", zap.Stringer("server", at))
+}
+
 // Prepare finds a server to move to from another one, and connects to it. The
 // session has seen the transaction seen. It asks at most three servers, each
 // step within limit, and returns why none of them can be moved to.
 func (s *Servers) Prepare(ctx context.Context, from Server, seen int64, limit time.Duration) (*Prepared, error) {
-	candidates := slices.DeleteFunc(s.list.candidates(from), s.foreign.isAvoided)
+	all := s.list.candidates(from)
+	candidates := slices.DeleteFunc(slices.Clone(all), s.foreign.isAvoided)
 	why := errNoTarget
+	if len(all) > len(candidates) {
+		why = errors.New("another ensemble is at all other servers of the list that can be called")
+	}
 	for _, to := range candidates[:min(len(candidates), mostTries)] {
 		p, err := s.prepareAt(ctx, to, seen, limit)
 		if err == nil {

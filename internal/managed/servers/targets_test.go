@@ -103,10 +103,15 @@ func TestPrepare(t *testing.T) {
 			t.Errorf("%+v", one)
 		}
 	}
-	s.foreign.note("b:1")
+	b := Server{Name: "b:1", Address: "b:1"}
+	s.NoteForeign(b)
 	if _, err := s.Prepare(t.Context(), from, 0, time.Second); err == nil || strings.Contains(err.Error(), "b:1") {
 		t.Errorf("another ensemble's: %v", err)
 	}
+	if s.doubted(b).IsDoubtful() {
+		t.Error("a server is doubted, and nothing is known that it could be compared with")
+	}
+	s.NoteRoot(0, 0, 1)
 	if err := s.Replace(t.Context(), []string{"b:1"}, Server{}); err != nil {
 		t.Fatal(err)
 	}
@@ -115,15 +120,19 @@ func TestPrepare(t *testing.T) {
 		t.Fatalf("after the list was replaced: %v", err)
 	}
 	p.Close()
-	if !s.doubted(Server{Address: "b:1"}).IsDoubtful() || s.doubted(Server{Address: "c:1"}).IsDoubtful() {
+	if !s.doubted(b).IsDoubtful() {
 		t.Error("what was another ensemble's is trusted")
 	}
-	s.foreign.noteKnown(Server{Name: "b:1", Address: "b:1"}, true)
-	if s.doubted(Server{Address: "b:1"}).IsDoubtful() {
+	s.foreign.noteKnown(b, true)
+	if s.doubted(b).IsDoubtful() {
 		t.Error("what is known to be the same is doubted")
 	}
-	if _, err := s.Prepare(t.Context(), Server{Name: "b:1", Address: "b:1"}, 0, time.Second); !errors.Is(err, errNoTarget) {
+	if _, err := s.Prepare(t.Context(), b, 0, time.Second); !errors.Is(err, errNoTarget) {
 		t.Errorf("the only server is the present one: %v", err)
+	}
+	s.NoteForeign(b)
+	if _, err := s.Prepare(t.Context(), from, 0, time.Second); err == nil || !strings.Contains(err.Error(), "another ensemble") {
+		t.Errorf("the only server is another ensemble's: %v", err)
 	}
 	a.called = nil
 	s = replaced(t, a, "f:1", "g:1", "h:1", "i:1", "j:1")

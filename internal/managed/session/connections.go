@@ -27,6 +27,9 @@ func (s connections) Connected(l *link.Link, timeout time.Duration, isNew bool, 
 	if !isNew {
 		s.servers.NoteResumed(true)
 	}
+	if foreign, ok := s.mover.resumed(l.To()); ok {
+		s.servers.NoteForeign(foreign)
+	}
 	s.servers.NoteConnected(l.To())
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -60,6 +60,13 @@ func (s *Session) dial(network, _ string, _ time.Duration) (net.Conn, error) {
 	limit := s.evidence.Timeout() / 3
 	s.pausing, s.dialedAt = false, clock.Now()
 	s.mu.Unlock()
+	if back, ok := s.mover.back(); ok {
+		conn, back, x, err := s.servers.DialBack(network, back, s.chain.Severed(), limit)
+		if err != nil {
+			return nil, err
+		}
+		return s.attach(conn, back, x, limit)
+	}
 	conn, to, x, err := s.servers.Dial(network, s.chain.Severed(), limit)
 	if err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -32,64 +31,15 @@ import (
 //     one.
 //
 // The session is without a connection for one round trip. If the next server
-// does not answer, or does not resume the session, the client continues with
-// the others, as after any loss of a connection.
-
-// mover is the state of the moves of a session.
-type mover struct {
-	mu       sync.Mutex // guards what follows
-	underWay bool       // a goroutine waits for a move, or makes it
-	again    bool       // that goroutine has to look again
-	next     *servers.Prepared
-}
+// does not take it, the client goes back to the one that it has left: see
+// mover.go. Then it continues with the others, as after any loss of a
+// connection.
 
 const (
 	moveStepPart = 6  // each step of a move takes T/6 at most,
 	drainPart    = 12 // and the wait for answers T/12
 	longestRest  = time.Minute
 )
-
-// begin reports whether the caller has to move the session. Otherwise another
-// goroutine does, which looks again.
-func (m *mover) begin() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.underWay {
-		m.again = true
-		return false
-	}
-	m.underWay = true
-	return true
-}
-
-// end reports whether the goroutine that moves the session may end.
-func (m *mover) end() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.again {
-		m.again = false
-		return false
-	}
-	m.underWay = false
-	return true
-}
-
-// put gives the wire client's next dial a connection.
-func (m *mover) put(p *servers.Prepared) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.next = p
-}
-
-// take returns the connection that the wire client's dial gets, nil without
-// one.
-func (m *mover) take() *servers.Prepared {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	p := m.next
-	m.next = nil
-	return p
-}
 
 // Reconsider moves the session to another server, in the background, if the
 // client should not stay where it is connected to: see servers.Standing. It is
@@ -114,14 +64,33 @@ func (s *Session) present() *link.Link {
 	return s.link
 }
 
+// OnListReplaced is Reconsider when the list of servers is another one. A move
+// that has failed is tried again soon.
+func (s *Session) OnListReplaced() {
+	select {
+	case s.mover.anew <- struct{}{}:
+	default:
+	}
+	s.Reconsider()
+}
+
 // follow moves the session until it may stay where it is. It ends with the
 // session, and without a connection: the next one calls Reconsider.
 func (s *Session) follow() {
 	ctx, cancel := s.untilOver()
 	defer cancel()
-	for wait, failed := random.N(s.Timeout()), 0; ; {
-		if closed.Within(max(wait, s.servers.MoveIn(s.Timeout())), ctx.Done()) {
+	within := func(d time.Duration) time.Time { return clock.Now().Add(random.N(d)) }
+	due, failed, left := within(s.Timeout()), 0, "" // left by the latest move
+	for {
+		select {
+		case <-ctx.Done():
 			return
+		case <-s.mover.anew:
+			if soon := within(s.Timeout()); failed > 0 && soon.Before(due) {
+				due, failed = soon, 0
+			}
+			continue
+		case <-time.After(max(due.Sub(clock.Now()), s.servers.MoveIn(s.Timeout()))):
 		}
 		on := s.present()
 		standing := servers.Stays
@@ -132,17 +101,24 @@ func (s *Session) follow() {
 			if s.mover.end() {
 				return
 			}
-			wait, failed = random.N(s.Timeout()), 0
+			due, failed = within(s.Timeout()), 0
 			continue
 		}
+		if left != "" && on.To().Address != left {
+			failed = 0
+		}
+		left = ""
 		if standing == servers.Unknown || failed > 0 { // the servers may have other addresses now
 			s.servers.LookUpAgain(ctx, s.Timeout()/3)
 			standing = s.servers.Standing(on.To())
 		}
-		if failed++; standing == servers.Leaves && s.move(ctx, on) {
-			failed = 0
+		pause := pauseAfter(failed+1, s.Timeout())
+		if standing == servers.Leaves && s.move(ctx, on) {
+			left = on.To().Address
+			pause = pauseAfter(failed, s.Timeout()) // it has failed if the client is here again then
 		}
-		wait = random.About(pauseAfter(failed, s.Timeout()))
+		failed++
+		due = clock.Now().Add(random.About(pause))
 	}
 }
 
@@ -182,7 +158,7 @@ func (s *Session) move(ctx context.Context, on *link.Link) bool {
 		}
 		return false
 	}
-	s.mover.put(p)
+	s.mover.put(p, on.To())
 	left := s.awaitMayMove(ctx, on, s.Timeout()/3) && s.leave(ctx, on)
 	if left {
 		s.cfg.Log.Info("moving to another server of the list", zap.Stringer("from", on.To()), zap.Stringer("to", p.To),
@@ -195,7 +171,7 @@ func (s *Session) move(ctx context.Context, on *link.Link) bool {
 	}
 	// The wire client has not taken the connection if the session is over, or
 	// stays, or if the one that it has does not end.
-	if unused := s.mover.take(); unused != nil {
+	if unused := s.mover.withdraw(left); unused != nil {
 		unused.Close()
 	}
 	return left

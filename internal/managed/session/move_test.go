@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -64,12 +65,59 @@ func TestOneGoroutineMoves(t *testing.T) {
 	}
 }
 
+// A session whose move fails goes back once. A server that did not know it is
+// another ensemble's if, and only if, it is resumed where it came from.
+func TestASessionGoesBack(t *testing.T) {
+	from, to, third := servers.Server{Name: "from:1", Address: "from:1"}, servers.Server{Name: "to:1", Address: "to:1"}, servers.Server{Name: "c:1", Address: "c:1"}
+	for name, tt := range map[string]struct {
+		story     func(m *mover)
+		isForeign bool
+	}{
+		"it does not know the session": {func(m *mover) {
+			m.take()
+			if m.refuse(third) != nil || !errors.Is(m.refuse(to), servers.ErrNotVouched) {
+				t.Error("another server is not believed, or the next one is")
+			}
+			if at, ok := m.back(); !ok || at != from {
+				t.Errorf("back to %v, %t", at, ok)
+			}
+			if _, again := m.back(); again || m.refuse(to) != nil {
+				t.Error("it goes back twice, or would not believe the next server, called again")
+			}
+		}, true},
+		"it is silent":          {func(m *mover) { m.take(); m.back() }, false},
+		"it takes the session":  {func(m *mover) { m.take(); m.resumed(to) }, false},
+		"another server has it": {func(m *mover) { m.take(); _ = m.refuse(to); m.back(); m.resumed(third) }, false},
+		"it stays":              {func(m *mover) { m.withdraw(false) }, false},
+	} {
+		var m mover
+		m.put(&servers.Prepared{To: to}, from)
+		tt.story(&m)
+		if name == "it stays" || name == "it takes the session" || name == "another server has it" {
+			if _, ok := m.back(); ok || m.refuse(to) != nil {
+				t.Errorf("%s: there is still a move", name)
+			}
+		}
+		if foreign, ok := m.resumed(from); ok != tt.isForeign || ok && foreign != to {
+			t.Errorf("%s: %v is another ensemble's: %t", name, foreign, ok)
+		}
+	}
+	var m mover // it has left its server, and the wire client has not dialed
+	m.put(&servers.Prepared{To: to}, from)
+	if p := m.withdraw(true); p == nil || p.To != to {
+		t.Error("no connection to close")
+	}
+	if at, ok := m.back(); !ok || at != from {
+		t.Errorf("back to %v, %t", at, ok)
+	}
+}
+
 // The wire client gets the connection of a move once, without a turn and a dial
 // of its own.
 func TestThePreparedConnectionIsDialed(t *testing.T) {
 	s, _ := standing()
 	r := &script.Recorder{}
-	s.mover.put(&servers.Prepared{Conn: r, To: servers.Server{Name: "c:1", Address: "c:1"}})
+	s.mover.put(&servers.Prepared{Conn: r, To: servers.Server{Name: "c:1", Address: "c:1"}}, servers.Server{})
 	conn, err := s.dial("tcp", "", 0)
 	if err != nil || conn.(*link.Link).To().Name != "c:1" || conn.(*link.Link).Conn != net.Conn(r) {
 		t.Fatalf("%v, %v", conn, err)
@@ -78,7 +126,7 @@ func TestThePreparedConnectionIsDialed(t *testing.T) {
 		t.Error("it is there twice")
 	}
 	_ = conn.Close()
-	s.mover.put(&servers.Prepared{Conn: r})
+	s.mover.put(&servers.Prepared{Conn: r}, servers.Server{})
 	s.Sever()
 	if _, err := s.dial("tcp", "", 0); err == nil || !r.Closed.Load() {
 		t.Errorf("dialed for a session that is over: %v, closed %t", err, r.Closed.Load())

@@ -25,7 +25,14 @@ func New(cfg Config, s *servers.Servers, told Told, watcher Watcher, closing <-c
 		over:      make(chan struct{}),
 		evidence:  proof.New(cfg.Link.Timeout, cfg.Rules),
 		online:    proof.NewOnline(time.Now()),
-		mover:     &mover{},
+		mover:     &mover{anew: make(chan struct{}, 1)},
+	}
+	vouch := cfg.Link.Vouch
+	cfg.Link.Vouch = func(stop <-chan struct{}, to servers.Server, seen int64, limit time.Duration) error {
+		if err := n.mover.refuse(to); err != nil {
+			return err
+		}
+		return vouch(stop, to, seen, limit)
 	}
 	n.chain = link.NewChain(connections{n}, cfg.Link, n.over)
 	return n
