@@ -63,7 +63,7 @@ func (w *world) client(f Fault, msg message) (heal func(), done bool) {
 	case LoseEvents:
 		w.nets[c].LoseEvents(true)
 		return func() { w.nets[c].LoseEvents(false) }, true
-	case ListWithout, ListOnly:
+	case ListWithout, ListOnly, ListElsewhere:
 		return w.lists(f)
 	case NamesSilent, NamesFail, NamesGone, NamesSlow, NamesMove, AddressTaken:
 		return w.misname(f)

@@ -90,11 +90,12 @@ const (
 	NamesFail       What = "names fail"
 	NamesGone       What = "names gone"
 	NamesSlow       What = "names slow"
-	NamesMove       What = "names move"    // members have other addresses
-	ListWithout     What = "list without"  // a member: the client's list of servers
-	ListOnly        What = "list only"     // with this member
-	Replace         What = "replace"       // a member by another one, at another address
-	AddressTaken    What = "address taken" // another ensemble has a member's, and the name server is silent
+	NamesMove       What = "names move"     // members have other addresses
+	ListWithout     What = "list without"   // a member: the client's list of servers
+	ListOnly        What = "list only"      // with this member
+	ListElsewhere   What = "list elsewhere" // with nothing but another ensemble
+	Replace         What = "replace"        // a member by another one, at another address
+	AddressTaken    What = "address taken"  // another ensemble has a member's, and the name server is silent
 )
 
 // connects reports whether a fault strikes the next connect of its client.

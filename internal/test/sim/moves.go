@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
 )
 
 // Clients get other lists of their servers, and members are replaced by others
@@ -44,9 +45,13 @@ func (d *draw) lists() {
 	at := time.Duration(0)
 	for range 1 + d.IntN(4) {
 		at += d.upTo(d.Timeout)
+		kinds, longest := []What{ListWithout, ListWithout, ListOnly}, 3*d.Timeout
+		if d.Named && (d.rooted() || d.Scenario.quiet()) {
+			kinds, longest = []What{ListWithout, ListElsewhere}, 9*d.Timeout
+		}
 		d.Faults = append(d.Faults, Fault{
-			What: pick(d, ListWithout, ListWithout, ListOnly), Client: d.IntN(len(d.Workers)), Member: d.IntN(d.Members),
-			At: When{Time: at}, For: d.upTo(3 * d.Timeout),
+			What: pick(d, kinds...), Client: d.IntN(len(d.Workers)), Member: d.IntN(d.Members),
+			At: When{Time: at}, For: d.upTo(longest),
 		})
 	}
 }
@@ -77,7 +82,7 @@ func (p *Plan) moving() bool {
 // moves reports whether a client may.
 func (p *Plan) moves(client int) bool {
 	return slices.ContainsFunc(p.Faults, func(f Fault) bool {
-		return (f.What == ListWithout || f.What == ListOnly) && f.Client == client || f.What == Replace
+		return slices.Contains([]What{ListWithout, ListOnly, ListElsewhere}, f.What) && f.Client == client || f.What == Replace
 	})
 }
 
@@ -92,6 +97,13 @@ func (p *Plan) outlasted(client int, err error) bool {
 // after one more question, which may take longer than Close waits.
 func (p *Plan) doubts(client int, err error) bool {
 	return p.moves(client) && p.Reports > 2*time.Second && strings.Contains(err.Error(), "no server has closed session")
+}
+
+// stranded reports whether a client may fail with this error for good. The
+// ensemble was rebuilt when the client had a new list, and was at none of its
+// servers yet. They might be another ensemble's then, where no session counts.
+func (w *world) stranded(client int, err error) bool {
+	return w.rebuilt() && w.plan.moves(client) && err != nil && strings.Contains(err.Error(), servers.ErrNotVouched.Error())
 }
 
 // drains is how long a client that moves may still hear of changes on its old
@@ -122,7 +134,8 @@ func (w *world) tracked(path string, watches int) bool {
 // tracks reports whether a client follows the config.
 func (p *Plan) tracks(client int) bool { return p.Tracking != nil && p.Tracking[client] }
 
-// lists gives a client a list with some of the members, and later one with all.
+// lists gives a client a list with some of the members, or with another
+// ensemble, and later one with all.
 func (w *world) lists(f Fault) (heal func(), done bool) {
 	member := f.Member
 	if member == Near {
@@ -131,6 +144,9 @@ func (w *world) lists(f Fault) (heal func(), done bool) {
 	list := slices.DeleteFunc(w.serving(), func(server string) bool {
 		return (server == w.server(member)) == (f.What == ListWithout)
 	})
+	if f.What == ListElsewhere && w.elsewhere != nil {
+		list = []string{elsewhereName + ":2181"}
+	}
 	if len(list) == 0 {
 		return nil, false
 	}

@@ -31,6 +31,9 @@ type named struct {
 	fails []int      // by member: faults of its name and their ends, so far
 }
 
+// elsewhereName is the name of another ensemble, and elsewhereHost its address.
+const elsewhereName, elsewhereHost = "elsewhere.example.", "10.1.0.1"
+
 // nameOf returns the name of a member.
 func nameOf(member int) string { return fmt.Sprintf("zk%d.example.", member) }
 
@@ -67,6 +70,8 @@ func (n *named) heal() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	clear(n.taken)
+	n.Is(elsewhereName, elsewhereHost)
+	n.Answer(elsewhereName, nameserver.Addresses, 0)
 	for i := range n.hosts {
 		n.fails[i]++
 		n.hosts[i] = fmt.Sprint("10.0.0.", i+1)
@@ -82,14 +87,14 @@ func (n *named) dial(network, address string, timeout time.Duration) (net.Conn, 
 	}
 	n.mu.Lock()
 	member := slices.Index(n.hosts, host)
-	taken := member >= 0 && n.taken[member]
+	taken := host == elsewhereHost || member >= 0 && n.taken[member]
 	n.mu.Unlock()
 	w := n.world
 	switch {
-	case member < 0:
-		return nil, errors.New("nobody has this address")
 	case taken:
 		return w.elsewhere.ClientNet("all").Dial(network, w.elsewhere.Servers(), timeout)
+	case member < 0:
+		return nil, errors.New("nobody has this address")
 	}
 	conn, err := n.net.Dial(network, strings.Split(w.ens.Servers(), ",")[member], timeout)
 	if err != nil || !w.plan.Staged {
@@ -148,6 +153,11 @@ func (n *named) fail(f Fault, member int) {
 	}
 }
 
+// rooted reports whether each client has a chroot.
+func (p *Plan) rooted() bool {
+	return p.Views != nil && !slices.ContainsFunc(p.Views, func(v bubble.View) bool { return v.Chroot == "" })
+}
+
 // take gives a member's address to another ensemble, unless there was another
 // fault since. Before that the latest answer of the name server may be one that
 // clients trust: it was true a moment ago.
@@ -203,7 +213,7 @@ func (d *draw) names() {
 		}
 	}
 	kinds, member := []What{NamesSilent, NamesFail, NamesSlow, NamesGone, NamesMove}, d.IntN(d.Members)
-	if d.Views != nil && !slices.ContainsFunc(d.Views, func(v bubble.View) bool { return v.Chroot == "" }) {
+	if d.rooted() {
 		kinds = append(kinds, AddressTaken) // clients without a chroot do not know their ensemble well
 	}
 	if d.one(1, 2) {

@@ -571,7 +571,7 @@ func (w *world) end() {
 		tidy = tidy && c.State() == framework.Connected
 		w.ledger.close(i)
 		closing.Go(func() {
-			if err := c.Close(); err != nil && !w.gone(i) && !w.plan.doubts(i, err) {
+			if err := c.Close(); err != nil && !w.gone(i) && !w.plan.doubts(i, err) && !w.stranded(i, err) {
 				w.ledger.fault("client %d does not close: %v", i, err)
 			}
 		})
