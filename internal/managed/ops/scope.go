@@ -198,7 +198,7 @@ func createPersistent(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (st
 // makePath is makeDirs for a user, who also gets what a recipe has made: see
 // unused.go.
 func (w Scope) makePath(ctx context.Context, path string, create znodeCreator) error {
-	w.Client.unused.used(w.Root.Fix(path))
+	w.Client.unused.wanted(w.Root.Fix(path))
 	return w.makeDirs(ctx, path, create)
 }
 

@@ -38,7 +38,8 @@ type unused struct {
 type unusedDir struct {
 	after int64
 	at    time.Time
-	tries int // that have made it, or may have
+	tries int  // that have made it, or may have
+	open  bool // one of them may make it yet, also when it was used and is gone
 }
 
 // createDirectory is createContainer for a recipe. A create whose answer is
@@ -48,8 +49,12 @@ func (c *Client) createDirectory(conn *zk.Conn, full string, data []byte, acl []
 	after := c.latestSeen(conn)
 	c.noteUnused(full, after)
 	path, err := c.createContainer(conn, full, data, acl)
-	if err != nil && (after == 0 || zkerr.Classify(err) != zkerr.Ambiguous) {
+	switch {
+	case err == nil:
+	case after == 0 || zkerr.Classify(err) != zkerr.Ambiguous:
 		c.unused.noteFailed(full)
+	default:
+		c.unused.noteOpen(full)
 	}
 	return path, err
 }
@@ -86,6 +91,16 @@ func (u *unused) noteFailed(full string) {
 	}
 }
 
+// noteOpen notes that a try was not answered: it may be executed late.
+func (u *unused) noteOpen(full string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if d, noted := u.dirs[full]; noted {
+		d.open = true
+		u.dirs[full] = d
+	}
+}
+
 // latestSeen returns the latest transaction that the session of conn has seen,
 // 0 if that is not known.
 func (c *Client) latestSeen(conn *zk.Conn) int64 {
@@ -96,12 +111,20 @@ func (c *Client) latestSeen(conn *zk.Conn) int64 {
 	return s.Chain().Seen()
 }
 
-// used notes that something was created in a directory, or that the user wants
-// it.
-func (u *unused) used(full string) {
+// wanted notes that the user wants a directory.
+func (u *unused) wanted(full string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.dirs, full)
+}
+
+// used notes that something was created in a directory.
+func (u *unused) used(full string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.dirs[full].open {
+		delete(u.dirs, full)
+	}
 }
 
 // isNoted reports whether a directory is noted as it was.

@@ -45,13 +45,13 @@ func (d *draw) lists() {
 	at := time.Duration(0)
 	for range 1 + d.IntN(4) {
 		at += d.upTo(d.Timeout)
-		kinds, longest := []What{ListWithout, ListWithout, ListOnly}, 3*d.Timeout
+		kinds := []What{ListWithout, ListWithout, ListOnly}
 		if d.Named && (d.rooted() || d.Scenario.quiet()) {
-			kinds, longest = []What{ListWithout, ListElsewhere}, 9*d.Timeout
+			kinds = []What{ListWithout, ListElsewhere}
 		}
 		d.Faults = append(d.Faults, Fault{
 			What: pick(d, kinds...), Client: d.IntN(len(d.Workers)), Member: d.IntN(d.Members),
-			At: When{Time: at}, For: d.upTo(longest),
+			At: When{Time: at}, For: d.upTo(3 * d.Timeout),
 		})
 	}
 }
