@@ -121,6 +121,23 @@ func TestRound(t *testing.T) {
 	}
 }
 
+// A znode as it was before the state that is shown: only a walk, which reads
+// everything, may take it.
+func TestARoundThatMeetsAnotherHistory(t *testing.T) {
+	for reason, want := range map[ReadReason]error{ReadEvents: errAnotherHistory, ReadFirst: nil} {
+		c := &Cache{root: "/r", cfg: config{depth: math.MaxInt, maxBytes: math.MaxInt64}}
+		c.view.tree = c.view.tree.put(newNode("/r", nil, Stat{Czxid: 1, Mzxid: 5}))
+		read := request.Read{Path: "/r"}
+		r := c.newRound(&watch{}, reason)
+		if !r.whole {
+			r.asked[read] = struct{}{}
+		}
+		if err := r.apply(read, request.Result{Stat: &zk.Stat{Czxid: 1, Mzxid: 4}}, 1); !errors.Is(err, want) {
+			t.Errorf("%v: %v", reason, err)
+		}
+	}
+}
+
 // Large answers make the next requests small, and small ones make them large
 // again.
 func TestHowMuchARoundReadsAtOnce(t *testing.T) {

@@ -232,6 +232,25 @@ func TestAFunctionThatFails(t *testing.T) {
 	}
 }
 
+// A list may be another one four times in a row, as while an ensemble grows. The
+// fifth is logged.
+func TestAFunctionThatVaries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		s := startSourced(t, func(context.Context) ([]string, error) {
+			calls++
+			return []string{fmt.Sprintf("h%d:1", calls)}, nil
+		})
+		for len(s.warnings()) == 0 {
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		if asked, _ := s.counts(); len(asked) != 6 { // the first is not another one
+			t.Errorf("logged at answer %d", len(asked))
+		}
+	})
+}
+
 // A call that does not return costs one goroutine, and ends with the client for
 // everybody but itself.
 func TestAFunctionThatHangs(t *testing.T) {
