@@ -43,12 +43,15 @@ func (d *draw) moves() {
 // lists draws other lists of the members that there are.
 func (d *draw) lists() {
 	at := time.Duration(0)
+	kinds := []What{ListWithout, ListWithout, ListOnly}
+	if d.Named && d.Scenario.quiet() {
+		d.root()
+	}
+	if d.Named && d.rooted() { // clients without a chroot do not know their ensemble well
+		kinds = []What{ListWithout, ListElsewhere}
+	}
 	for range 1 + d.IntN(4) {
 		at += d.upTo(d.Timeout)
-		kinds := []What{ListWithout, ListWithout, ListOnly}
-		if d.Named && (d.rooted() || d.Scenario.quiet()) {
-			kinds = []What{ListWithout, ListElsewhere}
-		}
 		d.Faults = append(d.Faults, Fault{
 			What: pick(d, kinds...), Client: d.IntN(len(d.Workers)), Member: d.IntN(d.Members),
 			At: When{Time: at}, For: d.upTo(3 * d.Timeout),

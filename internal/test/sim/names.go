@@ -168,6 +168,16 @@ func (n *named) fail(f Fault, member int) {
 	}
 }
 
+// root gives each client a chroot, sometimes.
+func (d *draw) root() {
+	if d.one(1, 2) && d.Values == nil { // values are drawn for views
+		d.Views = nil
+		for range d.Workers {
+			d.Views = append(d.Views, pick(d, bubble.Views[1], bubble.Views[3]))
+		}
+	}
+}
+
 // rooted reports whether each client has a chroot.
 func (p *Plan) rooted() bool {
 	return p.Views != nil && !slices.ContainsFunc(p.Views, func(v bubble.View) bool { return v.Chroot == "" })
@@ -221,15 +231,10 @@ func (d *draw) names() {
 	if d.Named = d.one(1, 4); !d.Named || d.Scenario.quiet() {
 		return
 	}
-	if d.one(1, 2) && d.Values == nil { // values are drawn for views
-		d.Views = nil
-		for range d.Workers {
-			d.Views = append(d.Views, pick(d, bubble.Views[1], bubble.Views[3]))
-		}
-	}
+	d.root()
 	kinds, member := []What{NamesSilent, NamesFail, NamesSlow, NamesGone, NamesMove}, d.IntN(d.Members)
-	if d.rooted() {
-		kinds = append(kinds, AddressTaken) // clients without a chroot do not know their ensemble well
+	if d.rooted() { // as in lists
+		kinds = append(kinds, AddressTaken)
 	}
 	if d.one(1, 2) {
 		d.Faults, d.Policy, d.MaxHold = nil, framework.ErrorPolicySession, 0
