@@ -23,6 +23,12 @@ import (
 func serveHere(t *testing.T, r record) string {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
+	serveAt(t, r, socket)
+	return socket
+}
+
+func serveAt(t *testing.T, r record, socket string) {
+	t.Helper()
 	l, err := Listen(socket, -1)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +45,28 @@ func serveHere(t *testing.T, r record) string {
 			t.Error("the socket is left")
 		}
 	})
-	return socket
+}
+
+// TestADaemonThatStartsLater: a process that is started together with its
+// guardian finds it.
+func TestADaemonThatStartsLater(t *testing.T) {
+	bubble.Whole(t)
+	t.Parallel()
+	r, _ := newRecord(t)
+	socket := filepath.Join(t.TempDir(), "s")
+	dialed := make(chan error, 1)
+	go func() {
+		w, err := Dial(socket)
+		if err == nil {
+			w.Close()
+		}
+		dialed <- err
+	}()
+	time.Sleep(listenTime / 5)
+	serveAt(t, r, socket)
+	if err := <-dialed; err != nil {
+		t.Error(err)
+	}
 }
 
 // TestADaemonKillsNothing: it waits until the group is gone, which is another

@@ -3,6 +3,7 @@ package guard
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -20,6 +21,9 @@ const (
 	// startTime how long one that has to start first, on a busy machine.
 	welcomeTime = 2 * time.Second
 	startTime   = 5 * time.Second
+	// listenTime is how long a daemon may take to listen that is started together
+	// with the process.
+	listenTime = time.Second
 	// writeTime bounds a write to a guardian that does not read. It is the last
 	// one.
 	writeTime = 20 * time.Millisecond
@@ -46,10 +50,13 @@ type Ward struct {
 
 var errEnded = errors.New("the guardian has ended")
 
-// Dial registers this process at the daemon that listens on a socket, and waits
-// for the answer, for 2s at most.
+// Dial registers this process at the daemon that listens on a socket. It waits
+// for the socket for a second, and for the answer for 2s at most.
 func Dial(socket string) (*Ward, error) {
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	conn, err := dial(socket)
+	for end := time.Now().Add(listenTime); isUnheard(err) && time.Now().Before(end); conn, err = dial(socket) {
+		time.Sleep(listenTime / 50)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("guardian: %w", err)
 	}
@@ -61,6 +68,15 @@ func Dial(socket string) (*Ward, error) {
 		return nil, fmt.Errorf("guardian %s: %w", socket, err)
 	}
 	return w, nil
+}
+
+func dial(socket string) (*net.UnixConn, error) {
+	return net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
+}
+
+// isUnheard reports whether nobody listens on a socket, or there is none.
+func isUnheard(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
 // Start starts a guardian of this process alone. It waits neither until that is
