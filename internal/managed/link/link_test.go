@@ -53,7 +53,9 @@ func TestInboundFindsEveryHead(t *testing.T) {
 				}
 				return nil, true
 			})
-			rest = rest[n:]
+			if rest = rest[n:]; in.have < 4 && in.rest() != 4-in.have {
+				t.Fatalf("%d bytes of a size are there, and %d to come", in.have, in.rest())
+			}
 		}
 		if len(heads) != 1+len(sizes) || firsts != 1 {
 			t.Fatalf("%d heads, %d of them first; want %d and 1", len(heads), firsts, 1+len(sizes))

@@ -39,6 +39,7 @@ func TestPlan(t *testing.T) {
 		"and no more":                    {2 * time.Second, 30 * ms, -300 * ms, contacts(1 - 1035*ms), nil, due{715 * ms, regular}},
 		"the deadline is far away":       {5 * time.Second, 20 * ms, -300 * ms, contacts(-1050 * ms), nil, due{950 * ms, becauseReport}},
 		"and it would be too late":       {5 * time.Second, 20 * ms, -300 * ms, contacts(1 - 1050*ms), nil, due{710 * ms, regular}},
+		"not far away":                   {2700 * ms, ms, -300 * ms, contacts(-1205750 * us), nil, due{700500 * us, regular}},
 		"quick round trips":              {5 * time.Second, ms, -300 * ms, contacts(-1205750 * us), nil, due{794250 * us, becauseReport}},
 		"later than T/64":                {5 * time.Second, ms, -300 * ms, contacts(1 - 1205750*us), nil, due{700500 * us, regular}},
 		"very quick ones":                {5 * time.Second, ms / 2, -300 * ms, contacts(-1249750 * us), nil, due{750250 * us, becauseReport}},
