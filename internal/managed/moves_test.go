@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/nameserver"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -464,6 +466,145 @@ func TestAMoveToAnotherEnsemble(t *testing.T) {
 				t.Errorf("chroot %q: %s, %d dials", chroot, got, dials.Load()-before)
 			}
 		})
+	}
+}
+
+// elsewhere returns a client that was given another ensemble's server, has gone
+// back, and stays at its own. down says that its own refuses connections.
+func elsewhere(t *testing.T, ens *testutil.Embedded, chroot string, down *atomic.Bool) (c *framework.Client, home *testutil.ClientNet, lost <-chan error) {
+	t.Helper()
+	provision(t, ens, ours)
+	time.Sleep(time.Second)
+	theirs := other(t, more).ClientNet("taken")
+	home = ens.ClientNet("home")
+	c, err := framework.New("ours:2181"+chroot, framework.WithSessionTimeout(timeout), framework.WithDialer(between("theirs:2181", theirs, home, func(isThere bool) error {
+		if !isThere && down.Load() {
+			return syscall.ECONNREFUSED
+		}
+		return nil
+	})))
+	must(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	must(t, c.WaitConnected(t.Context()))
+	lost = lossOf(t, session(t, c))
+	must(t, c.SetServers(t.Context(), "theirs:2181"+chroot))
+	time.Sleep(4 * timeout)
+	return c, home, lost
+}
+
+// The connection to its own ensemble ends then, and cannot be made for a moment.
+// The client returns there, and keeps its session and its lease.
+func TestAClientReturnsToItsOwnEnsemble(t *testing.T) {
+	for _, chroot := range []string{"", "/app"} {
+		inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+			var down atomic.Bool
+			c, home, lost := elsewhere(t, ens, chroot, &down)
+			s := session(t, c)
+			for _, outage := range []time.Duration{0, timeout / 10} {
+				down.Store(outage > 0)
+				home.Drop()
+				time.Sleep(outage)
+				down.Store(false)
+				time.Sleep(3 * timeout)
+				if at := c.Server(); len(lost) > 0 || s.Err() != nil || at != "ours:2181" {
+					t.Fatalf("chroot %q, after %v: lost %d, %v, at %q", chroot, outage, len(lost), s.Err(), at)
+				}
+			}
+		})
+	}
+}
+
+// The chroot is deleted when another ensemble was found, and made anew, which
+// the client does not read. It must not believe that ensemble: others hold
+// locks below the new chroot.
+func TestAnotherEnsembleAndAChrootMadeAnew(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		var down atomic.Bool
+		c, home, _ := elsewhere(t, ens, "/app", &down)
+		o, err := framework.New(ens.Servers(), framework.WithDialer(ens.Dial))
+		must(t, err)
+		defer o.Close()
+		must(t, o.Delete(t.Context(), "/app", -1))
+		must(t, c.SetServers(t.Context(), "ours:2181,theirs:2181/app"))
+		time.Sleep(4 * timeout)
+		_, err = o.Create(t.Context(), "/app", nil, 0)
+		must(t, err)
+		down.Store(true)
+		home.Drop()
+		for range 60 {
+			if time.Sleep(timeout / 20); c.Server() == "theirs:2181" {
+				t.Fatal("the client has a session of another ensemble")
+			}
+		}
+	})
+}
+
+// writesNothing is a connection to a server that hears nothing.
+type writesNothing struct{ net.Conn }
+
+func (writesNothing) Write(p []byte) (int, error) { return len(p), nil }
+
+// The server that a client moves to is silent, and the one that it has left is,
+// too: there is time to reach a third one before the lease is lost.
+func TestAMoveBetweenTwoSilentServers(t *testing.T) {
+	for range bubble.Draw(5, 40) {
+		inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+			all := strings.Split(ens.Servers(), ",")
+			var target atomic.Pointer[string]
+			var asked sync.Map
+			c, err := framework.New(all[0], framework.WithSessionTimeout(timeout), framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+				if to := target.Load(); to != nil && (address == *to || address == all[0]) {
+					time.Sleep(limit)
+					return nil, syscall.ETIMEDOUT
+				}
+				conn, err := ens.Dial(network, address, limit)
+				if _, again := asked.LoadOrStore(address, true); again && err == nil && address != all[0] { // it has answered srvr
+					target.Store(&address)
+					return writesNothing{conn}, nil
+				}
+				return conn, err
+			}))
+			must(t, err)
+			defer c.Close()
+			must(t, c.WaitConnected(t.Context()))
+			lost := lossOf(t, session(t, c))
+			time.Sleep(2 * timeout)
+			must(t, c.SetServers(t.Context(), all[1]+","+all[2]))
+			time.Sleep(4 * timeout)
+			if at := c.Server(); len(lost) > 0 || at == "" || target.Load() == nil || at == *target.Load() {
+				t.Errorf("lost %d, at %q", len(lost), at)
+			}
+		})
+	}
+}
+
+// One of two servers that a client should spread to does not take it: it moves
+// to the other one.
+func TestASpreadThatFails(t *testing.T) {
+	moved := 0
+	for range 20 {
+		inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+			all := strings.Split(ens.Servers(), ",")
+			var dials atomic.Int64
+			c, err := framework.New(all[0], framework.WithSessionTimeout(timeout), framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+				conn, err := ens.Dial(network, address, limit)
+				if err == nil && address == all[1] && dials.Add(1)%2 == 0 { // it answers srvr
+					_ = conn.Close()
+				}
+				return conn, err
+			}))
+			must(t, err)
+			defer c.Close()
+			must(t, c.WaitConnected(t.Context()))
+			must(t, c.SetServers(t.Context(), ens.Servers()))
+			time.Sleep(10 * timeout)
+			if c.Server() == all[2] {
+				moved++
+			}
+		})
+	}
+	if moved < 8 { // two thirds should
+		t.Errorf("%d of 20 have moved", moved)
 	}
 }
 

@@ -91,12 +91,13 @@ func (u *unused) noteFailed(full string) {
 	}
 }
 
-// noteOpen notes that a try was not answered: it may be executed late.
+// noteOpen notes that a try was not answered: it may be executed within a
+// session timeout from now.
 func (u *unused) noteOpen(full string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if d, noted := u.dirs[full]; noted {
-		d.open = true
+		d.open, d.at = true, time.Now()
 		u.dirs[full] = d
 	}
 }

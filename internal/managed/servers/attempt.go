@@ -76,9 +76,11 @@ func (s *Servers) Dial(network string, stop <-chan struct{}, limit time.Duration
 }
 
 // DialBack is Dial, but to a server where the client was until now. It is out
-// of turn, and may not be in the list any more.
+// of turn, and may not be in the list any more. If the client is connected
+// there, it moves to others that it should move to.
 func (s *Servers) DialBack(network string, to Server, stop <-chan struct{}, limit time.Duration) (net.Conn, Server, Exchange, error) {
-	s.list.noteCalled(to)
+	s.list.noteBack(to)
+	to.chosen = false
 	return s.dial(network, to, stop, limit)
 }
 

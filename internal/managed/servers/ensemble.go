@@ -25,8 +25,8 @@ import (
 // until the client has been there: half of a fleet may have that list, and the
 // other half hold locks at the servers of the list before. If another ensemble
 // is found there, its address is treated so from then on: nobody confirms an
-// address that was given. If there never was a chroot, it is not: nothing is
-// held below it, and the client might never connect again.
+// address that was given. If the client has never seen its chroot, it is not:
+// nothing is held below it, and the client might never connect again.
 
 // ErrNotVouched is wrapped by the end of a connection to a server that may be
 // of another ensemble.
@@ -36,6 +36,7 @@ var ErrNotVouched = errors.New("the address is not confirmed, and the ensemble t
 type ensemble struct {
 	mu           sync.Mutex // guards what follows
 	czxid, ctime int64      // of the chroot; 0: not known
+	hadRoot      bool       // it was known
 	seen         int64      // the latest transaction; 0: not known
 	replaced     int        // how often it was another one, or has lost transactions, as far as that can be seen
 }
@@ -59,6 +60,7 @@ func (e *ensemble) noteRoot(czxid, ctime, seen int64) {
 		e.replaced++
 	}
 	e.czxid, e.ctime, e.seen = czxid, ctime, cmp.Or(seen, e.seen)
+	e.hadRoot = e.hadRoot || czxid != 0
 }
 
 // histories returns a number that is another one when the history of the
@@ -91,6 +93,13 @@ func (e *ensemble) isKnown(root string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.isKnownLocked(root)
+}
+
+// wasKnown reports whether that was ever so.
+func (e *ensemble) wasKnown(root string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.isKnownLocked(root) || e.hadRoot
 }
 
 func (e *ensemble) isKnownLocked(root string) bool {

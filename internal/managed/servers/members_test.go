@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -449,6 +450,24 @@ func TestAConfigThatCannotBeFollowed(t *testing.T) {
 		s.shows(1, "a")
 		if got := s.tracked(); got != "a" {
 			t.Error(got)
+		}
+	})
+}
+
+// A silent server that is neither given nor a member does not end a round.
+func TestASilentServerThatIsNoMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := replaced(t, &answering{}, "a:1")
+		s.cfg.Dial = func(string, string, time.Duration) (net.Conn, error) {
+			time.Sleep(2 * time.Second)
+			return nil, errors.New("silent")
+		}
+		s.list.setMembers([]string{"b:1", "c:1"}, nil, sameVersion)
+		s.list.connected(Server{Name: "b:1", Address: "b:1"})
+		s.list.beginRound()
+		_, _, _, _ = s.DialBack("tcp", Server{Name: "left:1", Address: "left:1"}, nil, 2*time.Second)
+		if n := len(s.list.callableLocked(s.list.allLocked())); n != 3 {
+			t.Errorf("%d of 3 servers are called", n)
 		}
 	})
 }

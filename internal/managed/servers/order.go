@@ -89,7 +89,10 @@ func (r *list) connected(at Server) {
 	for _, n := range r.known {
 		n.answered = time.Time{}
 	}
-	r.preferred = nil
+	if at.Address != r.back {
+		r.preferred = nil
+	}
+	r.back = ""
 }
 
 // chooseInRoundLocked returns what is called next in the present round, if
@@ -212,7 +215,7 @@ func (r *list) noteSilentLocked(at Server, n *knownName, err error) {
 	if n.calls.silent == nil {
 		n.calls.silent = make(map[string]bool)
 	}
-	if n.calls.silent[at.Address] = silent; silent && !slices.Contains(r.names, at.Name) {
+	if n.calls.silent[at.Address] = silent; silent && slices.Contains(r.members.names, at.Name) && !slices.Contains(r.names, at.Name) {
 		r.turn.silent++
 	}
 }

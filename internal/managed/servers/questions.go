@@ -254,7 +254,7 @@ func (s *Servers) NoteRoot(czxid, ctime, seen int64) {
 func (s *Servers) doubted(to Server) Server {
 	isForeign, isFresh := s.foreign.standingOf(to)
 	isFresh = isFresh && (!to.remembered || s.isListed(to)) // a member that only the ensemble names is doubted as a remembered address
-	to.chosen = to.chosen || (isForeign || isFresh) && s.ensemble.isKnown(s.cfg.Root)
+	to.chosen = to.chosen || isForeign && s.ensemble.wasKnown(s.cfg.Root) || isFresh && s.ensemble.isKnown(s.cfg.Root)
 	return to
 }
 

@@ -147,3 +147,11 @@ func (r *list) noteCalled(to Server) {
 	r.preferred = slices.DeleteFunc(slices.Clone(r.preferred), func(a string) bool { return a == to.Address })
 	r.turn.called = time.Now()
 }
+
+// noteBack notes that the client goes back to a server, out of turn.
+func (r *list) noteBack(to Server) {
+	r.noteCalled(to)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.back = to.Address
+}

@@ -232,8 +232,8 @@ func TestAFunctionThatFails(t *testing.T) {
 	}
 }
 
-// A list may be another one four times in a row, as while an ensemble grows. The
-// fifth is logged.
+// A list may be another one four times in a row, as while an ensemble grows.
+// The fifth is logged.
 func TestAFunctionThatVaries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0

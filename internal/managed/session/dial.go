@@ -61,6 +61,7 @@ func (s *Session) dial(network, _ string, _ time.Duration) (net.Conn, error) {
 	s.pausing, s.dialedAt = false, clock.Now()
 	s.mu.Unlock()
 	if back, ok := s.mover.back(); ok {
+		limit := limit / 2 // others must have time too, before what is held is lost
 		conn, back, x, err := s.servers.DialBack(network, back, s.chain.Severed(), limit)
 		if err != nil {
 			return nil, err

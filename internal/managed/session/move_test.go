@@ -65,50 +65,80 @@ func TestOneGoroutineMoves(t *testing.T) {
 	}
 }
 
-// A session whose move fails goes back once. A server that did not know it is
-// another ensemble's if, and only if, it is resumed where it came from.
+// A session whose move fails goes back. A server that did not know it is
+// another ensemble's if, and only if, it is resumed elsewhere.
 func TestASessionGoesBack(t *testing.T) {
 	from, to, third := servers.Server{Name: "from:1", Address: "from:1"}, servers.Server{Name: "to:1", Address: "to:1"}, servers.Server{Name: "c:1", Address: "c:1"}
-	for name, tt := range map[string]struct {
-		story     func(m *mover)
-		isForeign bool
-	}{
-		"it does not know the session": {func(m *mover) {
-			m.take()
-			if m.refuse(third) != nil || !errors.Is(m.refuse(to), servers.ErrNotVouched) {
-				t.Error("another server is not believed, or the next one is")
+	const T = 6 * time.Second
+	var m *mover
+	moves := func() { m = &mover{timeout: T}; m.put(&servers.Prepared{To: to}, from); m.take() }
+	backs := func(want bool) {
+		t.Helper()
+		if at, ok := m.back(); ok != want || ok && at != from {
+			t.Errorf("it goes back: %t, to %v", ok, at)
+		}
+	}
+	believes := func(at servers.Server, want bool) {
+		t.Helper()
+		if err := m.refuse(at); (err == nil) != want || err != nil && !errors.Is(err, servers.ErrNotVouched) {
+			t.Errorf("%s: %v", at, err)
+		}
+	}
+	resumed := func(at servers.Server, isForeign bool) {
+		t.Helper()
+		if foreign, ok := m.resumed(at); ok != isForeign || ok && foreign != to {
+			t.Errorf("resumed at %s: %v is another ensemble's: %t", at, foreign, ok)
+		}
+	}
+	for name, story := range map[string]func(){
+		"it takes the session": func() { resumed(to, false); backs(false); believes(to, true) },
+		"it is silent":         func() { backs(true); backs(false); believes(third, true); resumed(from, false); backs(false) },
+		"it does not know the session": func() {
+			believes(to, false)
+			backs(true)
+			resumed(from, true)
+			for range 2 { // connections end
+				backs(true)
+				backs(false)
+				believes(to, false)
+				resumed(from, true)
 			}
-			if at, ok := m.back(); !ok || at != from {
-				t.Errorf("back to %v, %t", at, ok)
+			backs(true)
+			resumed(from, false)
+			backs(true)
+			resumed(third, false)
+			backs(false)
+		},
+		"another server knows it": func() { believes(to, false); backs(true); backs(false); resumed(third, true); backs(false) },
+		"nobody answers for a session timeout": func() {
+			believes(to, false)
+			for range 3 {
+				backs(true)
+				backs(false)
 			}
-			if _, again := m.back(); again || m.refuse(to) != nil {
-				t.Error("it goes back twice, or would not believe the next server, called again")
+			time.Sleep(T - 1)
+			believes(to, false)
+			time.Sleep(1)
+			backs(false)
+			believes(to, true)
+		},
+		"it stays": func() {
+			m.put(&servers.Prepared{To: to}, from)
+			m.withdraw(false)
+			backs(false)
+			believes(to, true)
+		},
+		"the wire client has not dialed": func() {
+			m.put(&servers.Prepared{To: to}, from)
+			if p := m.withdraw(true); p == nil || p.To != to {
+				t.Error("no connection to close")
 			}
-		}, true},
-		"it is silent":          {func(m *mover) { m.take(); m.back() }, false},
-		"it takes the session":  {func(m *mover) { m.take(); m.resumed(to) }, false},
-		"another server has it": {func(m *mover) { m.take(); _ = m.refuse(to); m.back(); m.resumed(third) }, false},
-		"it stays":              {func(m *mover) { m.withdraw(false) }, false},
+			backs(true)
+		},
 	} {
-		var m mover
-		m.put(&servers.Prepared{To: to}, from)
-		tt.story(&m)
-		if name == "it stays" || name == "it takes the session" || name == "another server has it" {
-			if _, ok := m.back(); ok || m.refuse(to) != nil {
-				t.Errorf("%s: there is still a move", name)
-			}
-		}
-		if foreign, ok := m.resumed(from); ok != tt.isForeign || ok && foreign != to {
-			t.Errorf("%s: %v is another ensemble's: %t", name, foreign, ok)
-		}
-	}
-	var m mover // it has left its server, and the wire client has not dialed
-	m.put(&servers.Prepared{To: to}, from)
-	if p := m.withdraw(true); p == nil || p.To != to {
-		t.Error("no connection to close")
-	}
-	if at, ok := m.back(); !ok || at != from {
-		t.Errorf("back to %v, %t", at, ok)
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(*testing.T) { moves(); story() })
+		})
 	}
 }
 

@@ -3,28 +3,36 @@ package session
 import (
 	"fmt"
 	"sync"
+	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/clock"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
 )
 
 // This file remembers where a session comes from while it moves to another
-// server. If that one does not take it, the client goes back, once: a list may
-// have nothing but another ensemble's servers, which say that they do not know
-// the session. That is not believed as long as the server that was left has not
-// said so too. If it resumes the session, the other one is of another ensemble,
-// which no other question could tell so surely.
+// server. If that one does not take it, the client goes back: a list may have
+// nothing but another ensemble's servers, which say that they do not know the
+// session. For a session timeout that is not believed, unless the server that
+// was left says so too. If the session is resumed, the other server is of
+// another ensemble, which no question could tell so surely. As long as the
+// client is where it came from it returns there first after each end of its
+// connection.
 
 // mover is the state of the moves of a session.
 type mover struct {
-	anew chan struct{} // a token: the list is another one
+	timeout time.Duration // a session timeout
+	anew    chan struct{} // a token: the list is another one
 
-	mu       sync.Mutex        // guards what follows
-	underWay bool              // a goroutine waits for a move, or makes it
-	again    bool              // that goroutine has to look again
-	next     *servers.Prepared // the wire client's next dial gets this connection
-	to, left servers.Server    // of the present move; zero Servers: there is none, or the session was resumed since
-	goesBack bool              // the client has called left again
-	unknown  bool              // to does not know the session
+	mu       sync.Mutex // guards what follows
+	underWay bool       // a goroutine waits for a move, or makes it
+	again    bool       // that goroutine has to look again
+
+	next      *servers.Prepared // the wire client's next dial gets this connection
+	to, left  servers.Server    // of the latest move; zero Servers: there was none, or the session is elsewhere since
+	unknown   bool              // to does not know the session, which was not resumed since
+	isForeign bool              // to is of another ensemble
+	since     time.Time         // when left was first called again since there was a connection; zero: it was not
+	isBack    bool              // the latest dial was to left
 }
 
 // begin reports whether the caller has to move the session. Otherwise another
@@ -56,7 +64,8 @@ func (m *mover) end() bool {
 func (m *mover) put(p *servers.Prepared, from servers.Server) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.next, m.to, m.left, m.goesBack, m.unknown = p, p.To, from, false, false
+	m.resetLocked()
+	m.next, m.to, m.left = p, p.To, from
 }
 
 // take returns the connection that the wire client's dial gets, nil without
@@ -82,27 +91,38 @@ func (m *mover) withdraw(left bool) *servers.Prepared {
 }
 
 // back returns the server that the client goes back to. It is called when the
-// wire client dials, and there is no other connection for it.
+// wire client dials, and there is no other connection for it: the first time
+// after the end of a connection, and every other time while it is not known
+// whether the session is gone.
 func (m *mover) back() (to servers.Server, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.left.Address == "" || m.goesBack {
+	switch {
+	case m.left.Address == "":
 		return servers.Server{}, false
+	case m.since.IsZero():
+		m.since, m.isBack = clock.Now(), true
+	default:
+		m.isBack = m.unknown && !m.isBack && !m.isLateLocked()
 	}
-	m.goesBack = true
-	return m.left, true
+	return m.left, m.isBack
 }
 
-// refuse returns an error if a server does not know the session and the client
+// refuse returns an error if a server does not know the session, and the client
 // moves there now: see package link's Config.Vouch.
 func (m *mover) refuse(at servers.Server) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.goesBack || m.left.Address == "" || at.Address != m.to.Address {
+	if m.left.Address == "" || at.Address != m.to.Address || m.isLateLocked() {
 		return nil
 	}
 	m.unknown = true
 	return fmt.Errorf("%s: %w: it does not know the session, which %s had a moment ago", at, servers.ErrNotVouched, m.left)
+}
+
+// isLateLocked reports whether left has not answered for a session timeout.
+func (m *mover) isLateLocked() bool {
+	return !m.since.IsZero() && clock.Now().Sub(m.since) >= m.timeout
 }
 
 // resumed notes that a server has taken the session, and returns the server of
@@ -110,11 +130,16 @@ func (m *mover) refuse(at servers.Server) error {
 func (m *mover) resumed(at servers.Server) (foreign servers.Server, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	foreign, ok = m.to, m.unknown && at.Address == m.left.Address
-	m.resetLocked()
+	foreign, ok = m.to, m.unknown && at.Address != m.to.Address
+	if to, left := m.to, m.left; at.Address == left.Address && (ok || m.isForeign) {
+		m.resetLocked()
+		m.to, m.left, m.isForeign = to, left, true
+	} else {
+		m.resetLocked()
+	}
 	return foreign, ok
 }
 
 func (m *mover) resetLocked() {
-	m.to, m.left, m.goesBack, m.unknown = servers.Server{}, servers.Server{}, false, false
+	m.to, m.left, m.unknown, m.since, m.isBack, m.isForeign = servers.Server{}, servers.Server{}, false, time.Time{}, false, false
 }

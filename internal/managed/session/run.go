@@ -25,7 +25,7 @@ func New(cfg Config, s *servers.Servers, told Told, watcher Watcher, closing <-c
 		over:      make(chan struct{}),
 		evidence:  proof.New(cfg.Link.Timeout, cfg.Rules),
 		online:    proof.NewOnline(time.Now()),
-		mover:     &mover{anew: make(chan struct{}, 1)},
+		mover:     &mover{timeout: cfg.Link.Timeout, anew: make(chan struct{}, 1)},
 	}
 	vouch := cfg.Link.Vouch
 	cfg.Link.Vouch = func(stop <-chan struct{}, to servers.Server, seen int64, limit time.Duration) error {
