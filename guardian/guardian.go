@@ -89,7 +89,8 @@ func Dial(socket string) (*Guardian, error) {
 }
 
 // Find dials the socket that $ZKR_GUARDIAN names. It returns nil and no error
-// if the variable is not set, or is "off" or "child", which are for zkr.
+// if the variable is not set, or is "off" or "child". Neither changes zkr, which
+// has a child for each command by default.
 func Find() (*Guardian, error) {
 	switch socket := os.Getenv(Variable); socket {
 	case "", "off", "child":

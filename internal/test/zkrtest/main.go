@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,7 +37,7 @@ func Main(m *testing.M, zkr func(args []string, stdout, stderr io.Writer) int, p
 		if os.Getenv(ImpatientVariable) == "" {
 			patient()
 		}
-		os.Exit(zkr(os.Args[1:], os.Stdout, os.Stderr))
+		os.Exit(zkr(withoutGuardian(os.Args[1:]), os.Stdout, os.Stderr))
 	case "command":
 		command()
 	}
@@ -44,11 +45,6 @@ func Main(m *testing.M, zkr func(args []string, stdout, stderr io.Writer) int, p
 		if name, _, _ := strings.Cut(each, "="); strings.HasPrefix(name, "ZKR_") && name != "ZKR_REAL" && name != "ZKR_WHOLE" && !strings.HasPrefix(name, "ZKR_TEST_") {
 			os.Unsetenv(name)
 		}
-	}
-	// A guardian for each zkr is another process: too much for the times of
-	// these tests on a busy machine. See bubble.Whole.
-	if os.Getenv("ZKR_WHOLE") == "" {
-		os.Setenv("ZKR_GUARDIAN", "off")
 	}
 	// Built with the race detector, a process sleeps for a second before
 	// it ends. There are hundreds here.
@@ -65,6 +61,19 @@ func Main(m *testing.M, zkr func(args []string, stdout, stderr io.Writer) int, p
 	code := m.Run()
 	closeReal()
 	os.Exit(code)
+}
+
+// guarded are the subcommands that start a guardian.
+var guarded = []string{"lock", "read", "write", "semaphore", "elect", "join", "register", "barrier"}
+
+// withoutGuardian returns arguments by which zkr starts no guardian, unless
+// they name one: another process for each zkr is too much for the times of
+// these tests on a busy machine. See bubble.Whole.
+func withoutGuardian(args []string) []string {
+	if os.Getenv("ZKR_WHOLE") != "" || len(args) == 0 || !slices.Contains(guarded, args[0]) || slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--guardian") }) {
+		return args
+	}
+	return slices.Insert(slices.Clone(args), 1, "--guardian=off")
 }
 
 // ImpatientVariable makes zkr say after a second that it waits, as it always

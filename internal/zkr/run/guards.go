@@ -36,13 +36,16 @@ const (
 // addGuardian adds the flag to a subcommand, whose RunE is set.
 func (h *jobCommand) addGuardian(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&h.guards.value, "guardian", "",
-		"who closes the session, and kills CMD's process group before, if zkr dies: child, off, or a SOCKET of zkr guard in addition to the child; by default child with CMD on Linux [$"+guardVariable+"]")
+		"who closes the session, and kills CMD's process group before, if zkr dies: child, off, or a SOCKET of zkr guard in addition to the child; by default child with CMD on Linux [a SOCKET: $"+guardVariable+"]")
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		// A script that has started a zkr without CMD hears of its end, and stops
 		// then. So only the flag lets the next in at once.
-		if h.guards.byHand = cmd.Flags().Changed("guardian"); !h.guards.byHand && len(h.command) > 0 {
-			h.guards.value = os.Getenv(guardVariable)
+		h.guards.byHand = cmd.Flags().Changed("guardian")
+		// The variable is for programs, and names a socket at most: it must not
+		// take away the child, which alone kills the command's group.
+		if socket := os.Getenv(guardVariable); !h.guards.byHand && len(h.command) > 0 && socket != guardOff {
+			h.guards.value = socket
 		}
 		defer h.guards.end()
 		return run(cmd, args)

@@ -188,6 +188,33 @@ func TestTheGuardianCanOnlyBeMissing(t *testing.T) {
 	}
 }
 
+// TestOnlyTheFlagTakesTheGuardianAway: a zkr with a command has its child
+// whatever the variable says, which is for programs. Only the child kills the
+// command's group.
+func TestOnlyTheFlagTakesTheGuardianAway(t *testing.T) {
+	t.Parallel()
+	e := zkrtest.StartServer(t)
+	socket := filepath.Join(t.TempDir(), "guard.sock")
+	zkrtest.Start(t, "guard", "--listen", socket, "--servers", e.Servers).Prints(t, "guarding")
+	start := func(value string, flags ...string) *zkrtest.Process {
+		p := zkrtest.StartChanged(t, func(cmd *exec.Cmd) {
+			cmd.Env = append(cmd.Env, "ZKR_WHOLE=1", "ZKR_GUARDIAN="+value) // the first: with a guardian
+		}, e.Args("lock", append(flags, fmt.Sprintf("/%x-%d", value, len(flags)), "--", zkrtest.Self(t))...)...)
+		p.Prints(t, "ready\n")
+		return p
+	}
+	none := []*zkrtest.Process{start("", "--guardian=off"), start("child", "--guardian=off"), start(socket, "--guardian=off")}
+	for _, value := range []string{"", "off", "child", socket, "/nonexistent/socket"} {
+		p := start(value)
+		bubble.AwaitTrue(t, fmt.Sprintf("a guardian with %q", value), func() bool { return guardianOf(p.Cmd.Process.Pid) != 0 })
+	}
+	for _, p := range none {
+		if guardianOf(p.Cmd.Process.Pid) != 0 {
+			t.Errorf("%q has a guardian", p.Cmd.Args)
+		}
+	}
+}
+
 // refuseVariable makes the kernel refuse pidfd_open to this process.
 const refuseVariable = "ZKR_TEST_REFUSE_PIDFD"
 

@@ -117,8 +117,9 @@ On Linux zkr starts a guardian with CMD, unless it is process 1 of a container. 
 dies, the guardian kills CMD's process group, and then closes the session: the next
 client holds the lock in milliseconds. If zkr is stopped, the guardian kills the group
 before another client can be granted the lock. What CMD leaves in its group when it
-ends is not killed. --guardian=off does without. --guardian=SOCKET, or ZKR_GUARDIAN,
-also uses zkr guard, which closes the session if the guardian is killed as well.
+ends is not killed. Only --guardian=off does without. --guardian=SOCKET, or
+ZKR_GUARDIAN=SOCKET, also uses zkr guard, which closes the session if the guardian is
+killed as well. ZKR_GUARDIAN=off, or child, is for other programs: zkr does not change.
 Without CMD there is a guardian only by the flag: a script that has started zkr then
 has no time to stop if zkr is killed.`
 
