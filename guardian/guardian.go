@@ -89,8 +89,8 @@ func Dial(socket string) (*Guardian, error) {
 }
 
 // Find dials the socket that $ZKR_GUARDIAN names. It returns nil and no error
-// if the variable is not set, or is "off" or "child". Neither changes zkr, which
-// has a child for each command by default.
+// if the variable is not set, or is "off" or "child". zkr, which has a child for
+// each command, is not changed by these.
 func Find() (*Guardian, error) {
 	switch socket := os.Getenv(Variable); socket {
 	case "", "off", "child":

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	case "guardian":
 		conn, err := net.FileConn(os.NewFile(3, "socket"))
 		if err == nil {
-			err = guardian.Serve(conn.(*net.UnixConn), []guardian.Ensemble{{Servers: os.Getenv("GUARDIAN_SERVERS")}}, 0, nil)
+			err = guardian.Serve(conn.(*net.UnixConn), []guardian.Ensemble{{Servers: os.Getenv("GUARDIAN_SERVERS"), Options: identityOf("GUARDIAN").options()}}, 0, nil)
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "guardian:", err)
@@ -79,7 +79,11 @@ func hold() {
 		must(fmt.Errorf("a daemon runs commands: %w", err))
 	}
 	connect := func() *framework.Client {
-		c, err := framework.New(os.Getenv("GUARDIAN_SERVERS"), append(g.Options(), framework.WithSessionTimeout(sessionTimeout))...)
+		timeout := sessionTimeout
+		if d, err := time.ParseDuration(os.Getenv("HOLDER_TIMEOUT")); err == nil {
+			timeout = d
+		}
+		c, err := framework.New(os.Getenv("GUARDIAN_SERVERS"), append(append(g.Options(), identityOf("HOLDER").options()...), framework.WithSessionTimeout(timeout), framework.WithCreateChroot())...)
 		must(err)
 		return c
 	}

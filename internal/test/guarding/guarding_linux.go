@@ -5,20 +5,21 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/closing"
 	"github.com/zkrecipes/zkrecipes/internal/guard"
 )
 
 // Daemon runs a guardian of any process inside the test, until that ends, and
 // returns its socket.
-func Daemon(t *testing.T, servers string) (socket string) {
+func Daemon(t *testing.T, servers string, opts ...framework.Option) (socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "s")
 	l, err := guard.Listen(socket, -1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ensemble, err := closing.Open(servers)
+	ensemble, err := closing.Open(servers, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
