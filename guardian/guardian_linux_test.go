@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 	switch os.Getenv("GUARDIAN_ROLE") {
 	case "holder":
 		hold()
+		return
 	case "writer":
 		write()
 	case "guardian":
@@ -104,9 +105,14 @@ func hold() {
 	signal.Notify(asked, syscall.SIGUSR1)
 	fmt.Println("held", g.Err())
 	<-asked
-	g.Close()
-	fmt.Println("given up", g.Err())
-	select {}
+	switch end := os.Getenv("HOLDER_END"); end {
+	case "":
+		g.Close()
+		fmt.Println("given up", g.Err())
+		select {}
+	default:
+		ends[end]()
+	}
 }
 
 // startRole starts such a process, and returns its output. It ends with the

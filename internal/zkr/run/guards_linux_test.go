@@ -2,7 +2,9 @@ package run
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/seccomp"
@@ -317,6 +322,70 @@ echo "[$out]"`, strings.Join(e.Args("lock", "--auth-file", "auth", "--acl", "wor
 	if err := cmd.Wait(); err != nil || out.String() != "[out\nerr]\n" {
 		t.Errorf("%v, %q", err, out.String())
 	}
+}
+
+// TestAZkrIsKilledWhileItStarts: at any moment from its start until its command
+// runs. What it has in line is gone by its session timeout at the latest, which
+// can be so only before its guardian was started, and no guardian is left.
+func TestAZkrIsKilledWhileItStarts(t *testing.T) {
+	bubble.Whole(t)
+	t.Parallel()
+	e := zkrtest.StartServer(t)
+	c := e.Client(t)
+	const timeout = 4 * time.Second
+	mark := "ZKR_TEST_MARK=" + t.TempDir()
+	start := func(path string) *zkrtest.Process {
+		return zkrtest.StartChanged(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, mark) },
+			e.Args("lock", "--session-timeout", timeout.String(), path, "--", zkrtest.Self(t))...)
+	}
+	began := time.Now()
+	start("/0").Prints(t, "ready\n")
+	whole, soon := time.Since(began), 0
+	kills := bubble.Draw(20, 100)
+	var died time.Time
+	for i := range kills {
+		path := fmt.Sprint("/killed-", i)
+		p := start(path)
+		time.Sleep(rand.N(2 * whole))
+		_ = p.Cmd.Process.Kill()
+		died = time.Now()
+		for time.Since(died) < 200*time.Millisecond && len(inLine(t, c, path)) > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		if len(inLine(t, c, path)) == 0 {
+			soon++
+		}
+	}
+	for i := range kills {
+		path := fmt.Sprint("/killed-", i)
+		bubble.AwaitTrue(t, path+" is free", func() bool { return len(inLine(t, c, path)) == 0 })
+	}
+	zkrtest.Within(t, "all gone", time.Since(died), timeout+2*time.Second)
+	bubble.AwaitTrue(t, "no guardian is left but one", func() bool { return len(guardiansWith(mark)) == 1 })
+	t.Logf("CMD runs after %v; of %d zkrs that were killed %d were gone within 200ms", whole.Round(time.Millisecond), kills, soon)
+}
+
+// inLine returns who is in line at a path, which may not be there.
+func inLine(t *testing.T, c *framework.Client, path string) []string {
+	t.Helper()
+	names, _, err := c.Children(t.Context(), path)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// guardiansWith returns the child guardians with a variable.
+func guardiansWith(variable string) (pids []string) {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, name := range all {
+		env, _ := os.ReadFile(name + "/environ")
+		line, _ := os.ReadFile(name + "/cmdline")
+		if bytes.Contains(env, []byte(variable+"\x00")) && bytes.Contains(line, []byte("\x00guard\x00--fd")) {
+			pids = append(pids, filepath.Base(name))
+		}
+	}
+	return pids
 }
 
 // TestManyLocks: no guardian is left by zkrs that have ended.

@@ -1,0 +1,185 @@
+package guardian_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/guardian"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/guarding"
+	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// ends are what a holder does when it is told to end. What returns ends main.
+var ends = map[string]func(){
+	"panic":       func() { panic("as a test wants it") },
+	"os.Exit":     func() { os.Exit(3) },
+	"end of main": func() {},
+	"exec": func() {
+		must(syscall.Exec("/bin/sleep", []string{"sleep", "600"}, nil))
+	},
+	"with an heir": func() { // of all its descriptors, the connections of its sessions and the socket included
+		open, err := filepath.Glob("/proc/self/fd/*")
+		must(err)
+		for _, name := range open {
+			if fd, err := strconv.Atoi(filepath.Base(name)); err == nil && fd > 2 {
+				_, _, _ = syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_SETFD, 0)
+			}
+		}
+		pid, err := syscall.ForkExec("/bin/sleep", []string{"sleep", "600"}, &syscall.ProcAttr{Files: []uintptr{0, 1, 2}})
+		must(err)
+		fmt.Println("heir", pid, len(open))
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	},
+}
+
+// TestWaysToDie: however a process dies, what it held passes on long before its
+// session could expire, although a descendant has inherited all its
+// descriptors. A process that executes another program, or is stopped, is not
+// dead: nothing is closed before it is.
+func TestWaysToDie(t *testing.T) {
+	bubble.Whole(t)
+	servers := testutil.Start(t).Servers()
+	for _, kind := range []string{"child", "daemon"} {
+		socket := "child"
+		if kind == "daemon" {
+			socket = guarding.Daemon(t, servers)
+		}
+		for name, test := range map[string]struct {
+			end   string         // what the process does; or
+			sig   syscall.Signal // what it gets
+			lives bool
+		}{
+			"panic":                   {end: "panic"},
+			"os.Exit":                 {end: "os.Exit"},
+			"end of main":             {end: "end of main"},
+			"SIGKILL":                 {sig: syscall.SIGKILL},
+			"SIGSEGV":                 {sig: syscall.SIGSEGV},
+			"SIGABRT":                 {sig: syscall.SIGABRT},
+			"SIGTERM":                 {sig: syscall.SIGTERM},
+			"a descendant has it all": {end: "with an heir"},
+			"exec":                    {end: "exec", lives: true},
+			"SIGSTOP":                 {sig: syscall.SIGSTOP, lives: true},
+		} {
+			t.Run(kind+", "+name, func(t *testing.T) {
+				t.Parallel()
+				servers := fmt.Sprintf("%s/%x", servers, t.Name())
+				mutex, err := locks.NewMutex(connect(t, servers, framework.WithCreateChroot()), "/lock")
+				if err != nil {
+					t.Fatal(err)
+				}
+				process, out, group := startHolder(t, servers, guardian.Variable+"="+socket, "HOLDER_END="+test.end, "GOTRACEBACK=none")
+				if test.sig == 0 {
+					test.sig = syscall.SIGUSR1
+				}
+				if err := process.Process.Signal(test.sig); err != nil {
+					t.Fatal(err)
+				}
+				if test.end == "with an heir" {
+					var heir, inherits int
+					if out.Scan(); true {
+						_, _ = fmt.Sscanf(out.Text(), "heir %d %d", &heir, &inherits)
+					}
+					defer syscall.Kill(heir, syscall.SIGKILL)
+					if has, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", heir)); heir == 0 || len(has) < inherits-1 || len(has) < 8 {
+						t.Errorf("%q: it has %d descriptors", out.Text(), len(has))
+					}
+				}
+				if test.lives {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					if _, err := mutex.Acquire(ctx); err == nil {
+						t.Error("its session is closed, and it is not dead")
+					}
+					if group != 0 && onlyZombies(group) {
+						t.Error("its command is killed, and it is not dead")
+					}
+					_ = process.Process.Kill()
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), sessionTimeout/4)
+				defer cancel()
+				began := time.Now()
+				if _, err := mutex.Acquire(ctx); err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("granted after %v", time.Since(began).Round(100*time.Microsecond))
+				if group != 0 && !onlyZombies(group) {
+					t.Error("its command runs")
+				}
+			})
+		}
+	}
+}
+
+// marked returns the processes that have variables in their environment.
+func marked(variables ...string) (pids []int) {
+	all, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, name := range all {
+		text, _ := os.ReadFile(name) // a zombie has none
+		has := func(variable string) bool { return bytes.Contains(text, []byte(variable+"\x00")) }
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name))); err == nil && !slices.ContainsFunc(variables, func(v string) bool { return !has(v) }) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// TestKilledWhileStarting: a process is killed at any moment from its start to
+// its grant. What it has in the ensemble is gone long before its session could
+// expire, and so is its guardian.
+func TestKilledWhileStarting(t *testing.T) {
+	bubble.Whole(t)
+	servers := testutil.Start(t).Servers()
+	c := connect(t, servers)
+	mark := "GUARDIAN_MARK=" + t.TempDir()
+	t.Cleanup(func() {
+		for _, pid := range marked(mark) { // commands of those that had no session yet
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	env := []string{guardian.Variable + "=child", mark}
+	began := time.Now()
+	first, _, _ := startHolder(t, servers, env...)
+	whole := time.Since(began)
+	_ = first.Process.Kill()
+	left := func() (znodes []string) {
+		for _, path := range []string{"/lock", "/other"} {
+			names, _, _ := c.Children(t.Context(), path)
+			znodes = append(znodes, names...)
+		}
+		return znodes
+	}
+	gone := func(what string) {
+		t.Helper()
+		bubble.AwaitTrue(t, what, func() bool { return len(left())+len(marked(mark, "GUARDIAN_ROLE=guardian")) == 0 })
+	}
+	gone("the first one's")
+	had, slowest := 0, time.Duration(0)
+	for i := range bubble.Draw(20, 100) {
+		process, _ := startRole(t, "holder", servers, env...)
+		time.Sleep(rand.N(2 * whole))
+		_ = process.Process.Kill()
+		_ = process.Wait()
+		if len(left()) > 0 {
+			had++
+		}
+		began := time.Now()
+		gone(fmt.Sprint("what process ", i, " has left"))
+		slowest = max(slowest, time.Since(began))
+	}
+	if slowest > sessionTimeout/4 {
+		t.Errorf("the slowest was gone after %v", slowest)
+	}
+	t.Logf("a grant takes %v; %d had a znode at their death; the slowest was gone after %v", whole.Round(time.Millisecond), had, slowest.Round(time.Millisecond))
+}
