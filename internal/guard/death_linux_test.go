@@ -75,10 +75,11 @@ func TestAfter(t *testing.T) {
 	w.signal(syscall.SIGKILL)
 	died := time.Now()
 	await(t, "the group is gone", func() bool { return running(group) == 0 })
-	await(t, "closed", func() bool { return r.closed(10) })
+	await(t, "attached", func() bool { return strings.Contains(r.String(), "connect") })
 	if took := time.Since(died); took < 700*time.Millisecond {
-		t.Errorf("closed after %v", took)
+		t.Errorf("attached after %v", took)
 	}
+	await(t, "closed", func() bool { return r.closed(10) })
 	await(t, "the guardian has ended", func() bool { return ended(guardian) })
 }
 
@@ -123,6 +124,40 @@ func TestWhatIsNotAttached(t *testing.T) {
 				t.Error("the group is killed")
 			} else if !test.lives {
 				await(t, "the group is killed", func() bool { return running(group) == 0 })
+			}
+		})
+	}
+}
+
+// TestGivenUpBefore: a guardian that was given up does nothing for a session and
+// a command that the process begins later, nor for those that it knew.
+func TestGivenUpBefore(t *testing.T) {
+	bubble.Whole(t)
+	for _, kind := range []string{"a child", "a daemon"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			r, env := newRecord(t)
+			socket := ""
+			if kind == "a daemon" {
+				socket = serveHere(t, r)
+			}
+			w := startWard(t, append(env, "GUARD_SOCKET="+socket)...)
+			over := func() bool { st, err := Ask(socket); return err == nil && st.Processes == 0 }
+			if kind == "a child" {
+				guardian := w.guardian()
+				over = func() bool { return ended(guardian) }
+			}
+			w.do("guard 10 1m m:2181")
+			first := w.run("1")
+			w.do("close")
+			w.do("guard 20 1m m:2181")
+			second := w.run("2")
+			w.signal(syscall.SIGKILL)
+			await(t, "the process is dead", func() bool { return ended(w.cmd.Process.Pid) })
+			await(t, "nothing is guarded", over)
+			time.Sleep(50 * time.Millisecond)
+			if running(first) == 0 || running(second) == 0 || strings.Contains(r.String(), "connect") {
+				t.Errorf("%d and %d processes run, %q", running(first), running(second), r)
 			}
 		})
 	}

@@ -105,6 +105,50 @@ func TestAKilledZkrIsFollowedAtOnce(t *testing.T) {
 	}
 }
 
+// TestASocketBesideTheChild: zkr guard at a socket kills nothing. If the child
+// cannot do it, zkr guard closes the session once nothing is left of CMD's
+// group, and not earlier.
+func TestASocketBesideTheChild(t *testing.T) {
+	bubble.Whole(t)
+	t.Parallel()
+	e := zkrtest.StartServer(t, "--tick", "2s")
+	c := e.Client(t)
+	dir := t.TempDir()
+	ledger, socket := filepath.Join(dir, "ledger"), filepath.Join(dir, "guard.sock")
+	zkrtest.Start(t, "guard", "--listen", socket, "--servers", e.Servers).Prints(t, "guarding")
+	p := zkrtest.Start(t, e.Args("lock", append(append(long, "--guardian", socket, "/beside"), scribble(t, ledger)...)...)...)
+	p.Prints(t, "begun\n")
+	written := func() string { text, _ := os.ReadFile(ledger); return string(text) }
+	bubble.AwaitTrue(t, "it writes", func() bool { return len(written()) > 0 })
+	guardian := guardianOf(p.Cmd.Process.Pid)
+	_ = syscall.Kill(guardian, syscall.SIGSTOP)
+	t.Cleanup(func() { _ = syscall.Kill(guardian, syscall.SIGCONT) })
+	_ = p.Cmd.Process.Kill()
+	time.Sleep(time.Second)
+	before := written()
+	bubble.AwaitTrue(t, "the group writes on", func() bool { return len(written()) > len(before) })
+	if len(inLine(t, c, "/beside")) == 0 {
+		t.Error("the session is closed while the command's group runs")
+	}
+	group, _, _ := strings.Cut(before, "\n")
+	pgid, err := strconv.Atoi(group)
+	if err != nil || guardian == 0 {
+		t.Fatal(guardian, err)
+	}
+	_ = syscall.Kill(-pgid, syscall.SIGKILL)
+	killed := time.Now()
+	bubble.AwaitTrue(t, "the session is closed", func() bool { return len(inLine(t, c, "/beside")) == 0 })
+	zkrtest.Within(t, "closed", time.Since(killed), 10*time.Second)
+	_ = syscall.Kill(guardian, syscall.SIGCONT)
+	bubble.AwaitTrue(t, "the child has ended", func() bool { return syscall.Kill(guardian, 0) != nil || isZombie(guardian) })
+}
+
+// isZombie reports whether nobody has waited for a process that has ended.
+func isZombie(pid int) bool {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return bytes.Contains(stat, []byte(") Z "))
+}
+
 // TestAStoppedZkr: its command is killed before another client can get the
 // lock, and it exits with 112 when it goes on. Its session lasts: it is alive.
 func TestAStoppedZkr(t *testing.T) {
