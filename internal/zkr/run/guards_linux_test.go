@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -69,21 +70,22 @@ func TestAKilledZkrIsFollowedAtOnce(t *testing.T) {
 	t.Parallel()
 	e := zkrtest.StartServer(t, "--tick", "2s")
 	for verb, test := range map[string]struct{ holder, next []string }{
-		"lock":      {[]string{"/lock"}, []string{"/lock"}},
-		"write":     {[]string{"/write"}, []string{"/write"}},
-		"semaphore": {[]string{"--max", "1", "/semaphore"}, []string{"--max", "1", "/semaphore"}},
-		"elect":     {[]string{"--once", "/elect"}, []string{"--once", "/elect"}},
-		"join":      {[]string{"--id", "a", "/join"}, []string{"--id", "a", "/join"}},
+		"lock":      {next: []string{"lock", "/lock"}},
+		"write":     {next: []string{"write", "/write"}},
+		"read":      {[]string{"read", "/read"}, []string{"write", "/read"}},
+		"semaphore": {next: []string{"semaphore", "--max", "1", "/semaphore"}},
+		"elect":     {next: []string{"elect", "--once", "/elect"}},
+		"join":      {next: []string{"join", "--id", "a", "/join"}},
+		"register":  {next: []string{"register", "--id", "a", "name"}},
 	} {
 		t.Run(verb, func(t *testing.T) {
 			t.Parallel()
+			if test.holder == nil {
+				test.holder = test.next
+			}
 			ledger := filepath.Join(t.TempDir(), "ledger")
-			args := func(more ...[]string) []string {
-				all := append([]string{}, long...)
-				for _, each := range more {
-					all = append(all, each...)
-				}
-				return e.Args(verb, all...)
+			args := func(line []string, command []string) []string {
+				return e.Args(line[0], slices.Concat(long, line[1:], command)...)
 			}
 			p := zkrtest.Start(t, args(test.holder, scribble(t, ledger))...)
 			p.Prints(t, "begun\n")
@@ -96,12 +98,46 @@ func TestAKilledZkrIsFollowedAtOnce(t *testing.T) {
 				t.Errorf("the next one: %d, %s", code, next.Text())
 			}
 			zkrtest.Within(t, "granted", time.Since(killed), 20*time.Second)
+			t.Logf("the next one has ended after %v", time.Since(killed).Round(time.Millisecond))
 			time.Sleep(50 * time.Millisecond)
 			text, _ := os.ReadFile(ledger)
 			if _, after, ok := strings.Cut(string(text), "GRANT\n"); !ok || after != "" {
 				t.Errorf("the old command writes behind the grant: %q", after)
 			}
 		})
+	}
+}
+
+// TestAKilledMemberOfABarrier: the others, whose commands have ended, wait for
+// it no longer than its guardian needs, which kills what the command has
+// started.
+func TestAKilledMemberOfABarrier(t *testing.T) {
+	bubble.Whole(t)
+	t.Parallel()
+	e := zkrtest.StartServer(t, "--tick", "2s")
+	ledger := filepath.Join(t.TempDir(), "ledger")
+	args := func(command ...string) []string {
+		return e.Args("barrier", slices.Concat(long, []string{"--members", "2", "/barrier"}, command)...)
+	}
+	other := zkrtest.Start(t, args("--", "echo", "done")...)
+	p := zkrtest.Start(t, args(scribble(t, ledger)...)...)
+	p.Prints(t, "begun\n")
+	other.Prints(t, "done\n")
+	time.Sleep(300 * time.Millisecond)
+	if other.HasEnded() {
+		t.Error("it does not wait for the other one")
+	}
+	killed := time.Now()
+	_ = p.Cmd.Process.Kill()
+	if code := other.Wait(t); code != 0 {
+		t.Errorf("the other one: %d, %s", code, other.Text())
+	}
+	zkrtest.Within(t, "ended", time.Since(killed), 20*time.Second)
+	t.Logf("the other one has ended after %v", time.Since(killed).Round(time.Millisecond))
+	before, _ := os.ReadFile(ledger)
+	time.Sleep(50 * time.Millisecond)
+	if now, _ := os.ReadFile(ledger); len(now) > len(before) || len(now) == 0 {
+		t.Errorf("the killed one's command writes on: %d lines, then %d", len(before), len(now))
 	}
 }
 
