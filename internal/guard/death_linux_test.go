@@ -129,6 +129,31 @@ func TestWhatIsNotAttached(t *testing.T) {
 	}
 }
 
+// TestATimeWithoutSessions: a child does not end because its process has no
+// session just now, and guards the next one.
+func TestATimeWithoutSessions(t *testing.T) {
+	bubble.Whole(t)
+	t.Parallel()
+	r, env := newRecord(t)
+	w := startWard(t, env...)
+	guardian := w.guardian()
+	w.do("welcomed")
+	time.Sleep(time.Second) // before the first one
+	w.do("guard 10 100ms m:2181")
+	w.do("over 10 true")
+	time.Sleep(time.Second)
+	w.do("guard 20 100ms m:2181")
+	w.do("over 20 false")
+	time.Sleep(time.Second) // more than three timeouts
+	w.do("guard 30 10s m:2181")
+	group := w.run("1")
+	w.signal(syscall.SIGKILL)
+	await(t, "the guardian has ended", func() bool { return ended(guardian) })
+	if !r.closed(30) || r.closed(10) || r.closed(20) || running(group) > 0 {
+		t.Errorf("%d processes run, %q", running(group), r)
+	}
+}
+
 // TestGivenUpBefore: a guardian that was given up does nothing for a session and
 // a command that the process begins later, nor for those that it knew.
 func TestGivenUpBefore(t *testing.T) {

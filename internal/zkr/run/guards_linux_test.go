@@ -185,6 +185,69 @@ func isZombie(pid int) bool {
 	return bytes.Contains(stat, []byte(") Z "))
 }
 
+// TestAGuardianOutlivesASession: a zkr that has lost its session, and has
+// another one, has the same guardian, which removes its znode at once.
+func TestAGuardianOutlivesASession(t *testing.T) {
+	bubble.Whole(t)
+	t.Parallel()
+	e := zkrtest.StartServer(t)
+	c := e.Client(t)
+	const timeout = 4 * time.Second
+	p := zkrtest.Start(t, e.Args("join", "--session-timeout", timeout.String(), "--id", "a", "/group", "--", zkrtest.Self(t))...)
+	p.Prints(t, "ready\n")
+	guardian := guardianOf(p.Cmd.Process.Pid)
+	owner := func() int64 {
+		_, stat, err := c.Get(t.Context(), "/group/a")
+		if err != nil {
+			return 0
+		}
+		return stat.EphemeralOwner
+	}
+	first := owner()
+	e.Freeze(t)
+	time.Sleep(timeout * 5 / 4)
+	e.Thaw(t)
+	bubble.AwaitTrue(t, "another session", func() bool { now := owner(); return now != 0 && now != first })
+	if now := guardianOf(p.Cmd.Process.Pid); now != guardian || now == 0 || first == 0 {
+		t.Errorf("guardian %d, then %d", guardian, now)
+	}
+	killed := time.Now()
+	_ = p.Cmd.Process.Kill()
+	bubble.AwaitTrue(t, "the znode is gone", func() bool { _, _, err := c.Get(t.Context(), "/group/a"); return errors.Is(err, zk.ErrNoNode) })
+	if took := time.Since(killed); took > timeout/2 {
+		t.Errorf("it was there for %v", took)
+	}
+}
+
+// TestZkrEndsWithoutAnAnswer: a zkr that did not hear that its session is closed
+// leaves it to its guardian, which ends once the session is over.
+func TestZkrEndsWithoutAnAnswer(t *testing.T) {
+	bubble.Whole(t)
+	t.Parallel()
+	e := zkrtest.StartServer(t, "--tick", "2s")
+	dir := t.TempDir()
+	over, mark := filepath.Join(dir, "over"), "ZKR_TEST_MARK="+dir
+	p := zkrtest.StartChanged(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, mark) },
+		e.Args("lock", append(long, "/end", "--", "sh", "-c", "echo begun; until [ -e "+over+" ]; do sleep 0.01; done; exit 5")...)...)
+	p.Prints(t, "begun\n")
+	e.Freeze(t)
+	if err := os.WriteFile(over, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.Wait(t); code != 5 {
+		t.Errorf("exit code %d, %s", code, p.Text())
+	}
+	if n := len(guardiansWith(mark)); n != 1 {
+		t.Errorf("%d guardians when zkr has ended", n)
+	}
+	e.Thaw(t)
+	thawed := time.Now()
+	c := e.Client(t)
+	bubble.AwaitTrue(t, "the session is closed, and its guardian has ended", func() bool { return len(inLine(t, c, "/end"))+len(guardiansWith(mark)) == 0 })
+	zkrtest.Within(t, "closed", time.Since(thawed), 10*time.Second)
+	t.Logf("closed %v after the server answers", time.Since(thawed).Round(time.Millisecond))
+}
+
 // TestAStoppedZkr: its command is killed before another client can get the
 // lock, and it exits with 112 when it goes on. Its session lasts: it is alive.
 func TestAStoppedZkr(t *testing.T) {
