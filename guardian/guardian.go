@@ -1,7 +1,6 @@
 // Package guardian closes the sessions of a process as soon as the process is
-// dead, so that the next in line gets what it held in milliseconds, instead of
-// after a session timeout. Without a guardian, a process that is killed,
-// panics or calls os.Exit keeps its locks until its sessions expire.
+// dead: killed, by a panic, or by os.Exit. The next in line gets what it held
+// in milliseconds, instead of after a session timeout.
 //
 // A guardian is another process on the same host. There are two kinds:
 //
@@ -24,9 +23,8 @@
 //
 // Nothing is closed before the kernel says that no thread of the process is
 // left. A session is closed by the request by which the ensemble would expire
-// it, only earlier. So whatever is true of an expired session is true of it: no
-// write of it is executed afterwards, and tokens grow. All sessions of the
-// process are taken away from it before any is closed.
+// it, only earlier. So no write of it is executed afterwards, and tokens grow.
+// All sessions of the process are taken away from it before any is closed.
 //
 // The time is not promised. If the guardian is killed, stopped, or cannot reach
 // the servers, sessions end by their timeouts. Lost says when that is known.
@@ -89,8 +87,8 @@ func Dial(socket string) (*Guardian, error) {
 }
 
 // Find dials the socket that $ZKR_GUARDIAN names. It returns nil and no error
-// if the variable is not set, or is "off" or "child". zkr, which has a child for
-// each command, is not changed by these.
+// if the variable is not set, or is "off" or "child". Neither of these changes
+// zkr, which has a child for each command.
 func Find() (*Guardian, error) {
 	switch socket := os.Getenv(Variable); socket {
 	case "", "off", "child":

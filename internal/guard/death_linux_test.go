@@ -154,8 +154,8 @@ func TestATimeWithoutSessions(t *testing.T) {
 	}
 }
 
-// TestGivenUpBefore: a guardian that was given up does nothing for a session and
-// a command that the process begins later, nor for those that it knew.
+// TestGivenUpBefore: a guardian that was given up does nothing for a session
+// and a command that the process begins later, nor for those that it knew.
 func TestGivenUpBefore(t *testing.T) {
 	bubble.Whole(t)
 	for _, kind := range []string{"a child", "a daemon"} {

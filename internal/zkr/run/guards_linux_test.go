@@ -219,8 +219,8 @@ func TestAGuardianOutlivesASession(t *testing.T) {
 	}
 }
 
-// TestZkrEndsWithoutAnAnswer: a zkr that did not hear that its session is closed
-// leaves it to its guardian, which ends once the session is over.
+// TestZkrEndsWithoutAnAnswer: a zkr that did not hear that its session is
+// closed leaves it to its guardian, which ends once the session is over.
 func TestZkrEndsWithoutAnAnswer(t *testing.T) {
 	bubble.Whole(t)
 	t.Parallel()

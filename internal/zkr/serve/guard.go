@@ -43,6 +43,12 @@ It kills nothing. If a process that has died was running a command by zkr, it wa
 until that command's process group is gone. If it cannot reach the servers, or is
 killed itself, sessions end by their timeouts.
 
+It takes the kernel's word for a death. Without it the session timeout gives requests
+of a dead process to others, such as a database, time to end: --after gives them some.
+Children that a process has started without package guardian may work on when others
+have its locks. A process must not be restored from a snapshot of itself. If the servers
+have localSessionsEnabled (zkr doctor asks), only lease.Multi protects data.
+
 Only the user of zkr guard may connect, and with --group the members of a group. Who
 may connect may end any session of the ensembles of --servers: see docs/trust.md. A
 process that names another ensemble is refused. Credentials of --auth are not used:
