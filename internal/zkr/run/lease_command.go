@@ -111,8 +111,6 @@ following cases CMD may still run when the next holder begins:
   - CMD leaves processes in the background or in another process group. They go on.
     On Windows, so does every process that CMD has started.
 
-After a loss zkr waits until CMD has ended.
-
 On Linux zkr starts a guardian with CMD, unless it is process 1 of a container. If zkr
 dies, the guardian kills CMD's process group, and then closes the session: the next
 client holds the lock in milliseconds. If zkr is stopped, the guardian kills the group
@@ -122,7 +120,9 @@ next client holds the lock: a database should check ZKR_TOKEN. Only --guardian=o
 without. --guardian=SOCKET, or ZKR_GUARDIAN=SOCKET, also uses zkr guard, which closes
 the session if the guardian is killed as well. ZKR_GUARDIAN=off, or child, is for other
 programs: zkr does not change. Without CMD there is a guardian only by the flag: a
-script that has started zkr then has no time to stop if zkr is killed.`
+script that has started zkr then has no time to stop if zkr is killed.
+
+After a loss zkr waits until CMD has ended.`
 
 	lossExit = ` Then zkr exits with 112, or with
 --lost-exit-code.`
