@@ -207,6 +207,12 @@ var Scenarios = []Scenario{
 		p := plan(sim.Mutex, one(at(0, 40)), one(at(10, 40)))
 		return with(p, func(p *sim.Plan) { p.Guardians = make([]sim.Guarding, 2) })
 	}},
+	{"mutex-guardian-late", false, func() *sim.Plan { // the guardian of one is late, and that of the other dies when it has begun
+		p := plan(sim.Mutex, one(at(0, 40)), one(at(10, 40)))
+		return with(p, func(p *sim.Plan) {
+			p.Guardians = []sim.Guarding{{After: timeout / 2, Elsewhere: true}, {Dies: 3 * time.Millisecond}}
+		})
+	}},
 	{"mutex-uneven", false, func() *sim.Plan { // the second member that a client connects to grants more
 		p := plan(sim.Mutex, one(at(0, 3000)), one(at(10, 10)))
 		return with(p, func(p *sim.Plan) {

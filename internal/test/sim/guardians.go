@@ -15,9 +15,9 @@ import (
 )
 
 // Clients have guardians, which close the sessions of a client whose process
-// was killed: soon, later, or not. A guardian is what package closing does with
-// what a client has told it. How it hears of a death, and of commands, is
-// tested where the kernel is: see internal/guard.
+// was killed: soon, later, not, or until they die. A guardian is what package
+// closing does with what a client has told it. How it hears of a death, and of
+// commands, is tested where the kernel is: see internal/guard.
 //
 // A killed client goes on in this process, cut off. What it believes does not
 // count any more once its guardian begins to close: its process does nothing.
@@ -27,6 +27,7 @@ import (
 type Guarding struct {
 	After     time.Duration // the death
 	Never     bool          // it has died as well
+	Dies      time.Duration // it dies so long after it has begun; 0: it does not
 	Elsewhere bool          // it reaches no member that the client was connected to, unless there is no other
 }
 
@@ -45,12 +46,20 @@ func (d *draw) guarded() {
 	for i := range d.Guardians {
 		d.Guardians[i].Elsewhere = d.Members > 1 && d.one(1, 3)
 	}
+	for i := range d.Guardians {
+		if d.one(1, 6) {
+			d.Guardians[i].Dies = max(1, d.instant())
+		}
+		if d.one(1, 8) {
+			d.Guardians[i].After = d.upTo(3 * d.Timeout) // its sessions may have expired
+		}
+	}
 }
 
 // prompt reports whether a client has a guardian that acts at once: nobody
 // waits for a session timeout when it was killed.
 func (p *Plan) prompt(client int) bool {
-	return p.Guardians != nil && p.Guardians[client].After == 0 && !p.Guardians[client].Never
+	return p.Guardians != nil && p.Guardians[client].After == 0 && p.Guardians[client].Dies == 0 && !p.Guardians[client].Never
 }
 
 // guardian is told of the sessions of a client.
@@ -144,6 +153,12 @@ func (g *guardian) died() {
 		defer cancel()
 		time.Sleep(how.After)
 		w.ledger.closeFor(g.client)
+		if how.Dies > 0 {
+			defer time.AfterFunc(how.Dies, func() {
+				cancel()
+				own.Drop()
+			}).Stop()
+		}
 		for i, err := range closing.Close(ctx, left, died) {
 			w.ledger.log("the guardian of client %d closes session %#x: %v", g.client, left[i].ID, err)
 		}
