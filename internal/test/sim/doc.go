@@ -36,7 +36,7 @@
 //   - Clients: they are cut off in one direction or both, disconnected, sent
 //     everything late, killed or closed, and an operator ends their sessions.
 //   - Processes: they are killed, and what they had told a guardian is closed
-//     soon, later, or not. See guardians.go.
+//     soon, later, not, or in part. See guardians.go.
 //   - Single requests: they are refused, executed late, not executed, or
 //     executed without an answer; or the leader stops while they are in flight.
 //   - Callers: they cancel at any instant, also when another goroutine of their
