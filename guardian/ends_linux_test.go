@@ -100,7 +100,7 @@ func TestWaysToDie(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 					defer cancel()
 					if _, err := mutex.Acquire(ctx); err == nil {
-						t.Error("its session is closed, and it is not dead")
+						t.Fatal("its session is closed, and it is not dead")
 					}
 					if group != 0 && onlyZombies(group) {
 						t.Error("its command is killed, and it is not dead")

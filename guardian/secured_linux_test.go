@@ -67,7 +67,7 @@ func certified(dir string) *tls.Config {
 func TestFailoverOnSecuredServers(t *testing.T) {
 	ens := guarding.StartSecured(t, 2*sessionTimeout)
 	own, right := identity{ens.Certificates("holder"), "app:secret", "u:p"}, ens.Certificates("guardian")
-	const short = 6 * time.Second
+	const short = 12 * time.Second
 	for _, test := range []struct {
 		name        string
 		guardian    identity
@@ -98,10 +98,10 @@ func TestFailoverOnSecuredServers(t *testing.T) {
 			}
 			process, _, _ := startHolder(t, servers, env...)
 			ctx, cancel := context.WithTimeout(t.Context(), short/10)
+			defer cancel()
 			if _, err := mutex.Acquire(ctx); err == nil {
-				t.Error("the process is harmed: its lock is another's")
+				t.Fatal("the process is harmed: its lock is another's")
 			}
-			cancel()
 			_ = process.Process.Kill()
 			died := time.Now()
 			if _, err := mutex.Acquire(t.Context()); err != nil {
