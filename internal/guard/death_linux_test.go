@@ -72,8 +72,8 @@ func TestAfter(t *testing.T) {
 	guardian := w.guardian()
 	w.do("guard 10 10s m:2181")
 	group := w.run("1")
-	w.signal(syscall.SIGKILL)
 	died := time.Now()
+	w.signal(syscall.SIGKILL)
 	await(t, "the group is gone", func() bool { return running(group) == 0 })
 	await(t, "attached", func() bool { return strings.Contains(r.String(), "connect") })
 	if took := time.Since(died); took < 700*time.Millisecond {
