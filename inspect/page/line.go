@@ -14,7 +14,7 @@ type lineBody struct {
 	Exists   bool
 	Timeline *timeline
 	Queue    *queue
-	Events   []event // of this process
+	Past     *pastBody // in this process
 }
 
 func (p *Page) lineLocked(v view, now time.Time) any {
@@ -24,10 +24,10 @@ func (p *Page) lineLocked(v view, now time.Time) any {
 	if l == nil {
 		l = &inspect.Line{Path: v.path}
 	}
-	b.line = p.lineOf(l, allShown)
+	b.line = p.lineOf(l, allShown, allShown)
 	b.Queue = queueOf(&b.line)
 	if p.watch != nil {
-		b.Events = p.watch.events(p.full(v.path))
+		b.Past = p.watch.past(p.full(v.path))
 	}
 	return b
 }

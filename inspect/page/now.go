@@ -3,6 +3,7 @@ package page
 import (
 	"fmt"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/inspect"
@@ -17,7 +18,8 @@ import (
 type nowBody struct {
 	Filter, Sort string
 	Lines        []line
-	More         int // lines that are not shown
+	More         int  // lines that are not shown
+	Older        bool // some of these may be held for a longer time than what is shown
 	Exists       bool
 	Seen         bool
 	Unreadable   int
@@ -28,19 +30,19 @@ func (p *Page) nowLocked(v view, now time.Time) any {
 	s := p.shown
 	b := nowBody{Filter: v.filter, Sort: v.sort, Exists: s.exists, Seen: s.model.Seen(), Unreadable: s.unreadable, Things: p.things}
 	rows, more := v.rows(&s.model)
-	b.More = more
+	b.More, b.Older = len(more), slices.ContainsFunc(more, func(r look.Row) bool { return !r.AgeKnown() })
 	for _, r := range rows {
 		l := s.model.Line(r.Path)
 		if l == nil { // it is free, and was granted lately
 			l = &inspect.Line{Path: r.Path, Recipe: r.Recipe}
 		}
-		b.Lines = append(b.Lines, p.lineOf(l, fewShown))
+		b.Lines = append(b.Lines, p.lineOf(l, fewShown, max(1, look.Details-len(l.Holders))))
 	}
 	return b
 }
 
-// How many holders and waiters of a line are listed on Now, and on its own
-// page.
+// How many holders of a line are listed on Now, of its waiters how many are seen
+// before they are unfolded, and how many of each its own page lists.
 const (
 	fewShown = 3
 	allShown = 200
@@ -61,6 +63,10 @@ type line struct {
 	MoreWaiters        int
 }
 
+// Next and Later are those that wait: the first few, and the others.
+func (l *line) Next() []contender  { return l.Waiters[:min(len(l.Waiters), fewShown)] }
+func (l *line) Later() []contender { return l.Waiters[min(len(l.Waiters), fewShown):] }
+
 // contender is what is shown of a holder or a waiter.
 type contender struct {
 	Name    string // of the znode
@@ -77,7 +83,7 @@ type contender struct {
 	path    string
 }
 
-func (p *Page) lineOf(l *inspect.Line, most int) line {
+func (p *Page) lineOf(l *inspect.Line, mostHolders, mostWaiters int) line {
 	shown := line{
 		Path: l.Path, Name: escape.Text(l.Path), Recipe: escape.Text(l.Recipe), Conflict: escape.Text(l.Conflict),
 		Election: l.Election, Semaphore: l.Semaphore, Limit: l.Limit, Waiting: len(l.Waiting),
@@ -86,7 +92,7 @@ func (p *Page) lineOf(l *inspect.Line, most int) line {
 	for i := range min(max(l.Limit, len(l.Holders)), room) {
 		shown.Permits = append(shown.Permits, i < len(l.Holders))
 	}
-	for i := range l.Holders[:min(most, len(l.Holders))] {
+	for i := range l.Holders[:min(mostHolders, len(l.Holders))] {
 		one := p.contenderOf(&l.Holders[i])
 		one.Since, one.Exact = p.shown.model.Since(l, &l.Holders[i])
 		if dir := p.shown.model.Directory(l); dir != 0 && !l.Semaphore {
@@ -96,7 +102,7 @@ func (p *Page) lineOf(l *inspect.Line, most int) line {
 		}
 		shown.Holders = append(shown.Holders, one)
 	}
-	for i := range l.Waiting[:min(most, len(l.Waiting))] {
+	for i := range l.Waiting[:min(mostWaiters, len(l.Waiting))] {
 		one := p.contenderOf(&l.Waiting[i])
 		one.Place, one.Exact = i+1, true
 		shown.Waiters = append(shown.Waiters, one)

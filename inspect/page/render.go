@@ -16,11 +16,12 @@ import (
 var files embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"ago":   ago,
-	"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
-	"count": look.Count,
-	"plain": escape.Text,
-	"clock": func(t time.Time) string { return t.Format(time.TimeOnly) },
+	"ago":    ago,
+	"stamp":  func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
+	"count":  look.Count,
+	"plain":  escape.Text,
+	"clock":  func(t time.Time) string { return t.Format(time.TimeOnly) },
+	"moment": func(t time.Time) string { return t.Format("15:04:05.000") },
 	"instant": func(now, then time.Time, exact bool) any {
 		return struct {
 			Now, Then time.Time

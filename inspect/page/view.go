@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -52,15 +51,16 @@ func printable(text string) string {
 	}, strings.ToValidUTF8(text, ""))
 }
 
-// rows returns the lines of a view, the most contended ones first, and how many
-// more there are.
-func (v *view) rows(m *look.Model) (rows []look.Row, more int) {
-	all := m.Rows(look.ByWaiting, v.filter)
-	rows = all[:min(len(all), mostLines)]
-	if v.sort == "age" { // of these: others are not read
-		slices.SortStableFunc(rows, func(a, b look.Row) int { return cmp.Compare(b.HeldFor, a.HeldFor) })
+// rows returns the lines of a view in its order, at most as many as are read,
+// and those behind them.
+func (v *view) rows(m *look.Model) (rows, more []look.Row) {
+	order := look.ByWaitingAndAge
+	if v.sort == "age" {
+		order = look.ByAge
 	}
-	return rows, len(all) - len(rows)
+	all := m.Rows(order, v.filter)
+	most := min(len(all), mostLines)
+	return all[:most], all[most:]
 }
 
 // paper is what a template gets: all text in it is escaped for the reader's

@@ -34,7 +34,7 @@ type Watch struct {
 	counters  recent
 	barriers  recent
 	counts    map[string]int
-	latest    []event // the last ones
+	pasts     map[string]*past // by path
 	log       []entry
 }
 
@@ -55,23 +55,15 @@ type leased struct {
 	users int // calls of Acquire that share it
 }
 
-// event is something that has happened to a lock in this process.
-type event struct {
-	At   time.Time
-	path string // at the ensemble
-	Text string
-}
-
 // entry is a line of the log.
 type entry struct {
 	At          time.Time
 	Level, Text string
 }
 
-// How many events and log lines are remembered, and how many counters and how
-// many barriers.
+// How many log lines are remembered, and how many counters and how many
+// barriers.
 const (
-	mostEvents = 500
 	mostLog    = 100
 	mostRecent = 100
 )
@@ -81,6 +73,7 @@ func NewWatch() *Watch {
 	return &Watch{
 		waiting: map[*waiting]struct{}{}, leases: map[recipes.Grant]*leased{}, caches: map[uint64]cache.StateChange{},
 		presences: map[uint64]presence.StateChange{}, counters: recent{}, barriers: recent{}, counts: map[string]int{},
+		pasts: map[string]*past{},
 	}
 }
 
@@ -96,17 +89,15 @@ func (w *Watch) Option() framework.Option {
 		defer w.mu.Unlock()
 		do()
 	}
-	over := func(g recipes.Grant, what string, a recipes.Acquire, text string) {
+	over := func(what string, a recipes.Acquire, e event) {
 		does(func() {
 			w.counts[what]++
-			if l := w.leases[g]; l != nil {
+			if l := w.leases[e.grant]; l != nil {
 				if l.users--; l.users == 0 {
-					delete(w.leases, g)
+					delete(w.leases, e.grant)
 				}
 			}
-			if text != "" {
-				w.noteLocked(a.Path, text)
-			}
+			w.noteLocked(a, e)
 		})
 	}
 	return framework.Together(
@@ -179,15 +170,20 @@ func (w *Watch) Option() framework.Option {
 						w.leases[r.Grant] = l
 					}
 					l.users++
-					w.noteLocked(a.Path, fmt.Sprintf("granted (%s) after %v", r.Grant.How, r.Waited.Round(time.Millisecond)))
+					text := fmt.Sprintf("granted (%s), waited %s", r.Grant.How, rounded(r.Waited))
+					w.noteLocked(a, event{r.Grant.At, text, granted, r.Grant.At.Add(-r.Waited), false, r.Grant})
 				})
 			},
-			Released: func(_ context.Context, r recipes.Release) { over(r.Grant, "released", r.Acquire, "") },
+			Released: func(_ context.Context, r recipes.Release) {
+				over("released", r.Acquire, event{At: r.Grant.At.Add(r.Held), Text: "released, held for " + rounded(r.Held), kind: released, grant: r.Grant})
+			},
 			Lost: func(_ context.Context, l recipes.Loss) {
-				over(l.Grant, "lost", l.Acquire, fmt.Sprintf("lost (%s) after %v", l.Reason, l.Held.Round(time.Millisecond)))
+				over("lost", l.Acquire, event{At: l.At, Text: fmt.Sprintf("lost (%s), held for %s", l.Reason, rounded(l.Held)), kind: lost, grant: l.Grant})
 			},
 			Revoked: func(_ context.Context, r recipes.Revocation) {
-				does(func() { w.noteLocked(r.Acquire.Path, "asked to release") })
+				does(func() {
+					w.noteLocked(r.Acquire, event{At: time.Now(), Text: "asked to release", kind: asked, grant: r.Grant})
+				})
 			},
 		}),
 	)
@@ -253,27 +249,6 @@ func exitFact(e barrier.Exit) fact {
 // the others.
 func together(b barrier.Info, waited time.Duration) string {
 	return fmt.Sprintf("%s, waited %v", look.Count(b.Members, "member"), waited.Round(time.Millisecond))
-}
-
-func (w *Watch) noteLocked(path, text string) {
-	w.latest = append(w.latest, event{time.Now(), path, text})
-	if len(w.latest) > 2*mostEvents {
-		w.latest = slices.Clone(w.latest[len(w.latest)-mostEvents:])
-	}
-}
-
-// events returns what has happened to a line lately, the latest first.
-func (w *Watch) events(path string) []event {
-	const enough = 20
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var all []event
-	for i := len(w.latest) - 1; i >= 0 && len(all) < enough; i-- {
-		if w.latest[i].path == path {
-			all = append(all, w.latest[i])
-		}
-	}
-	return all
 }
 
 // processBody is what the page of this process shows. All text is escaped.

@@ -145,6 +145,8 @@ const (
 	ByHeld   // held for the longest time first
 	ByOldest // the longest wait first
 	ByPath
+	ByWaitingAndAge // the most waiters first, and of as many the one held for the longest time
+	ByAge           // held for the longest time first, although not all holders were read
 )
 
 // Rows returns the rows whose path contains a text, sorted.
@@ -168,6 +170,10 @@ func (m *Model) Rows(by Order, filter string) []Row {
 			order = cmp.Compare(b.HeldFor, a.HeldFor)
 		case ByOldest:
 			order = cmp.Compare(b.Oldest, a.Oldest)
+		case ByWaitingAndAge:
+			order = cmp.Or(cmp.Compare(b.Waiting, a.Waiting), a.compareAge(&b))
+		case ByAge:
+			order = a.compareAge(&b)
 		}
 		return cmp.Or(order, cmp.Compare(a.Path, b.Path))
 	})

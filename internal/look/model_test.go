@@ -131,6 +131,40 @@ func TestOrderAndFilter(t *testing.T) {
 	}
 }
 
+// TestByAge: lines of which not all were read are ordered by what is known of
+// their ages. Those that were held at the first look are held for the longest
+// time, and of these the ones that were read come first.
+func TestByAge(t *testing.T) {
+	unread := func(path string, waiting int) inspect.Line {
+		l := inspect.Line{Path: path, Holders: []inspect.Contender{{Path: path + "/1", Holds: true}}}
+		for i := range waiting {
+			l.Waiting = append(l.Waiting, inspect.Contender{Path: fmt.Sprint(path, "/", 2+i)})
+		}
+		return l
+	}
+	var m Model
+	old := []inspect.Line{topLine("/read/late", 9), topLine("/read/soon", 3), unread("/unread", 0), unread("/unread-2", 2)}
+	m.Update(lookAt(topBegan.Add(time.Minute), append(old, topLine("/seen", 1, 2), topLine("/seen-2", 1, 2))...))
+	m.Update(lookAt(topBegan.Add(2*time.Minute), append(old, topLine("/seen", 2), topLine("/seen-2", 1, 2))...))
+	free := inspect.Line{Path: "/free", Waiting: []inspect.Contender{{Path: "/free/1"}}}
+	m.Update(lookAt(topBegan.Add(3*time.Minute), append(old, topLine("/seen", 2), topLine("/seen-2", 2, 3, 4), free)...))
+	for by, want := range map[Order]string{
+		ByAge:           "/read/soon /read/late /unread /unread-2 /seen /seen-2 /free",
+		ByWaitingAndAge: "/unread-2 /seen-2 /free /read/soon /read/late /unread /seen",
+	} {
+		var got, known []string
+		for _, r := range m.Rows(by, "") {
+			got = append(got, r.Path)
+			if r.AgeKnown() {
+				known = append(known, r.Path)
+			}
+		}
+		if strings.Join(got, " ") != want || len(known) != 5 {
+			t.Errorf("by %v: %q, want %q; ages known of %q", by, got, want, known)
+		}
+	}
+}
+
 func TestTexts(t *testing.T) {
 	for _, test := range []struct {
 		s    float64

@@ -1,6 +1,7 @@
 package look
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -65,6 +66,29 @@ func (m *Model) row(l *inspect.Line) Row {
 	}
 	r.Sessions = len(sessions)
 	return r
+}
+
+// AgeKnown reports whether it is known how long the first holder has held, or
+// at most, or that there is none.
+func (r *Row) AgeKnown() bool { return r.detailed || r.HeldExact || r.Holders == 0 }
+
+// compareAge orders rows that are held for a longer time first, as far as is
+// known without more reads: whoever held when the model first looked holds for
+// longer than those whose grants it has seen. Of the former, those that were
+// read are first, so that they stay among those that are shown.
+func (r *Row) compareAge(other *Row) int {
+	class := func(r *Row) int {
+		switch {
+		case r.Holders == 0:
+			return 3
+		case r.HeldExact:
+			return 2
+		case !r.detailed:
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(class(r), class(other)), cmp.Compare(other.HeldFor, r.HeldFor))
 }
 
 // HeldText says how long the first holder has held. A "<" means that the time

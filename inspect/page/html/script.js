@@ -50,6 +50,8 @@
 		now.innerHTML = html;
 		const keep = main.cloneNode(false);
 		keep.append(...now.childNodes);
+		const unfolded = new Set([...main.querySelectorAll("details[open]")].map((d) => d.dataset.line)); // wherever its line is now
+		for (const d of keep.querySelectorAll("details")) d.open = unfolded.has(d.dataset.line);
 		adopt(main, keep);
 		tick();
 	};

@@ -1,0 +1,126 @@
+package page_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/inspect/page"
+	"github.com/zkrecipes/zkrecipes/internal/identity"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
+	"github.com/zkrecipes/zkrecipes/testutil"
+)
+
+// TestWaitersInOrder: Now shows the token of a line and who waits for it in
+// order, ten contenders in all, the later ones folded; and who was asked to
+// release.
+func TestWaitersInOrder(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		watch := page.NewWatch()
+		held := bubble.Acquire(t, t.Context(), mutex(t, w.Connect("holder", watch.Option()), "/app/x", "web-0 pid 1"))
+		revoked := held.Revoked()
+		for i := range 11 {
+			wait(t, w, mutex(t, w.ConnectNext(), "/app/x", fmt.Sprintf("web-%d pid 1", i+1)), "/app/x", i+2)
+		}
+		p := of(t, w, page.WithWatch(watch))
+		body := sees(t, p, "/", "token "+tokenText(t, held.Token().String()), "6 more waiters, 2 not read")
+		if strings.Contains(body, "asked to release") {
+			t.Error("somebody was asked to release")
+		}
+		before, later, _ := strings.Cut(body, "<details")
+		for i, part := range []string{before, later} {
+			var got []string
+			for _, found := range regexp.MustCompile(`>(\d+\. web-\d+ pid 1)<`).FindAllStringSubmatch(part, -1) {
+				got = append(got, found[1])
+			}
+			var want []string
+			for place := []int{1, 4}[i]; place < []int{4, 10}[i]; place++ {
+				want = append(want, fmt.Sprintf("%d. web-%d pid 1", place, place))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("it shows %q, want %q", got, want)
+			}
+		}
+		c := w.ConnectNext()
+		asked := func(path string) {
+			t.Helper()
+			data, _, err := c.Get(t.Context(), path)
+			must(t, err)
+			_, err = c.Set(t.Context(), path, identity.Request(data), -1)
+			must(t, err)
+		}
+		children := w.Children("/app/x")
+		slices.SortFunc(children, func(a, b string) int { return strings.Compare(a[len(a)-10:], b[len(b)-10:]) })
+		asked(held.Path())
+		asked("/app/x/" + children[5])
+		<-revoked
+		for _, address := range []string{"/", lineAt("/app/x")} {
+			body := sees(t, p, address)
+			for _, who := range []string{"web-0 pid 1", "web-5 pid 1"} {
+				if !regexp.MustCompile(who + `</span> <span class="tag">asked to release`).MatchString(body) {
+					t.Errorf("%s: %s was not asked to release:\n%s", address, who, body)
+				}
+			}
+			if n := strings.Count(body, "asked to release</span>"); n != 2 {
+				t.Errorf("%s: %d were asked", address, n)
+			}
+		}
+		sees(t, p, lineAt("/app/x"), `data-label="What">asked to release`)
+		bubble.Release(t, held)
+	})
+}
+
+// TestMostLines: of more than 200 lines those with the most waiters are shown,
+// and then those that are held for the longest time, whatever was read; and the
+// page says that it leaves some out.
+func TestMostLines(t *testing.T) {
+	zkrtest.WithHeld(t, 250, func(t *testing.T, e *testutil.Embedded, c *framework.Client) {
+		p := page.New(e.Servers(), page.WithClient(framework.WithDialer(e.Dial)))
+		defer p.Close()
+		follow(t, p, "topic=")
+		sees(t, p, "/", "250 lines, 0 waiting")
+		time.Sleep(aLook)
+		again := func(i int) { // it is granted to the next one, which the page sees
+			t.Helper()
+			must(t, c.Delete(t.Context(), zkrtest.HeldNode(i, 0), -1))
+			zkrtest.Create(t, c, zkrtest.HeldNode(i, 1))
+		}
+		for i := range 40 {
+			again(i)
+		}
+		time.Sleep(aLook)
+		for i := range 5 { // they are contended, too
+			zkrtest.Create(t, c, zkrtest.HeldNode(i, 2))
+		}
+		time.Sleep(aLook)
+		shown := func(address string, texts ...string) (lines []string) {
+			for _, found := range regexp.MustCompile(`<a href="line[^>]*>(/locks/\d+)<`).FindAllStringSubmatch(sees(t, p, address, texts...), -1) {
+				lines = append(lines, found[1])
+			}
+			if len(lines) != 200 {
+				t.Errorf("%s: %d lines", address, len(lines))
+			}
+			return lines
+		}
+		const some = "50 more lines not shown, and not read: some may be held for longer. Use the filter."
+		byAge, byWaiting := shown("/?sort=age", some), shown("/", some)
+		for i := range 40 {
+			if at := slices.Index(byAge, zkrtest.HeldDir(i)); at >= 0 {
+				t.Errorf("%s is new, and shown as the %d. by age", zkrtest.HeldDir(i), at+1)
+			}
+			if at := slices.Index(byWaiting, zkrtest.HeldDir(i)); at >= 0 != (i < 5) || at >= 5 {
+				t.Errorf("%s is shown as the %d. by waiters", zkrtest.HeldDir(i), at+1)
+			}
+		}
+		for i := range 60 {
+			again(60 + i)
+		}
+		time.Sleep(aLook)
+		shown("/?sort=age", "50 more lines not shown. Use the filter.") // all that are held for longer are among them
+	})
+}
