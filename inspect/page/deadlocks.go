@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -23,20 +24,26 @@ type deadlocks struct {
 	err   error
 }
 
-// searchEvery is how long after a search the next one begins.
+// searchEvery is how long after a search the next one begins, unless it has
+// read a large list.
 const searchEvery = 5 * time.Second
 
 // findDeadlocks searches once, and looks a second time at what it has found.
-func (p *Page) findDeadlocks(ctx context.Context, client *framework.Client) {
-	found, err := inspect.FindDeadlocks(ctx, look.Reader{Client: client, Scope: p.roots}, "/", inspect.WithRate(perSecond))
+func (p *Page) findDeadlocks(ctx context.Context, client *framework.Client) (pause time.Duration) {
+	var large atomic.Bool
+	found, err := inspect.FindDeadlocks(ctx, look.Reader{Client: client, Scope: p.roots, Large: &large}, "/", inspect.WithRate(perSecond))
 	if ctx.Err() != nil {
-		return
+		return 0
 	}
 	p.publish(func(*state) {
 		if p.cycles.at, p.cycles.err = time.Now(), err; err == nil {
 			p.cycles.found = found
 		}
 	})
+	if large.Load() {
+		return largeEvery
+	}
+	return searchEvery
 }
 
 // deadlocksBody is what the page Deadlocks shows.

@@ -33,7 +33,7 @@ const (
 )
 
 // askEnsemble asks each server once. It makes no session.
-func (p *Page) askEnsemble(ctx context.Context, _ *framework.Client) {
+func (p *Page) askEnsemble(ctx context.Context, _ *framework.Client) (pause time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	addresses := addressesOf(p.servers)
@@ -44,6 +44,7 @@ func (p *Page) askEnsemble(ctx context.Context, _ *framework.Client) {
 	}
 	asking.Wait()
 	p.publish(func(*state) { p.ensemble = ensemble{members, time.Now()} })
+	return askEvery
 }
 
 // addressesOf returns the addresses of a list of servers, without the chroot.

@@ -120,7 +120,7 @@ const (
 	mostNames  = 50
 )
 
-func (p *Page) readNamed(ctx context.Context, client *framework.Client) {
+func (p *Page) readNamed(ctx context.Context, client *framework.Client) (pause time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()
 	var things []thing
@@ -136,4 +136,5 @@ func (p *Page) readNamed(ctx context.Context, client *framework.Client) {
 		things = append(things, t)
 	}
 	p.publish(func(*state) { p.things, p.thingsAt = things, time.Now() })
+	return readEvery
 }

@@ -17,53 +17,45 @@ type parts struct {
 	client *framework.Client
 	all    map[string]part // by topic
 
-	mu      sync.Mutex // guards running
-	running map[string]bool
+	mu   sync.Mutex // guards next
+	next map[string]time.Time
 }
 
-// part is one of them: when the last one ended, which the page's mutex guards,
-// how long after that the next one begins, and how it is made.
-type part struct {
-	last  *time.Time
-	every time.Duration
-	run   func(ctx context.Context, client *framework.Client)
-}
+// part makes one of them, and returns how long after it the next one begins.
+type part func(ctx context.Context, client *framework.Client) (pause time.Duration)
 
 func newParts(p *Page, client *framework.Client) *parts {
-	all := map[string]part{
-		"deadlocks": {&p.cycles.at, searchEvery, p.findDeadlocks},
-		"ensemble":  {&p.ensemble.at, askEvery, p.askEnsemble},
-	}
+	all := map[string]part{"deadlocks": p.findDeadlocks, "ensemble": p.askEnsemble}
 	if len(p.named) > 0 {
-		all[""] = part{&p.thingsAt, readEvery, p.readNamed}
+		all[""] = p.readNamed
 	}
-	return &parts{page: p, client: client, all: all, running: map[string]bool{}}
+	return &parts{page: p, client: client, all: all, next: map[string]time.Time{}}
 }
 
 // start starts the looks that somebody wants, and that are due.
 func (a *parts) start(ctx context.Context) {
 	for name, one := range a.all {
 		a.mu.Lock()
-		begin := !a.running[name] && a.page.wants(name, one)
+		begin := !time.Now().Before(a.next[name]) && a.page.isSeen(name)
 		if begin {
-			a.running[name] = true
+			a.next[name] = time.Now().AddDate(1, 0, 0) // it runs
 		}
 		a.mu.Unlock()
 		if !begin {
 			continue
 		}
 		a.Go(func() { // ends with ctx
-			one.run(ctx, a.client)
+			pause := one(ctx, a.client)
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			delete(a.running, name)
+			a.next[name] = time.Now().Add(pause)
 		})
 	}
 }
 
-// wants reports whether somebody looks at a topic, and its part is due.
-func (p *Page) wants(name string, one part) bool {
+// isSeen reports whether somebody looks at a topic.
+func (p *Page) isSeen(name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return time.Since(*one.last) >= one.every && slices.ContainsFunc(p.viewers, func(v *viewer) bool { return v.view.name == name })
+	return slices.ContainsFunc(p.viewers, func(v *viewer) bool { return v.view.name == name })
 }

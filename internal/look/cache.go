@@ -41,6 +41,14 @@ const forbiddenFor = time.Minute
 // largeList is how many bytes of names make a list large.
 const largeList = 1 << 20
 
+func isLarge(names []string) bool {
+	size := 0
+	for _, name := range names {
+		size += len(name)
+	}
+	return size > largeList
+}
+
 // get returns what was read, and nil if it must be read again.
 func (c *cache) get(path string) *entry {
 	c.mu.Lock()
@@ -76,11 +84,7 @@ func (c *cache) put(path string, e *entry) {
 	}
 	c.dropLocked(path)
 	e.read, e.factor = time.Now(), 0.75+float64(random.N(1000))/2000
-	size := 0
-	for _, name := range e.names {
-		size += len(name)
-	}
-	e.large = size > largeList
+	e.large = isLarge(e.names)
 	c.entries[path] = e
 	c.used[path] = true
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
@@ -55,6 +56,7 @@ func (s Scope) children(at string) (names []string, above bool) {
 type Reader struct {
 	Client *framework.Client
 	Scope  Scope
+	Large  *atomic.Bool // becomes true when it has read a list of more than a megabyte
 }
 
 // Get reads a znode.
@@ -105,6 +107,9 @@ func (r Reader) ReadAll(ctx context.Context, reads ...framework.Read) ([]framewo
 	}
 	for i, result := range got {
 		results[places[i]] = result
+		if isLarge(result.Children) {
+			r.Large.Store(true)
+		}
 	}
 	return results, nil
 }
