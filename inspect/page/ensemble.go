@@ -77,7 +77,11 @@ func ask(ctx context.Context, address string) member {
 	}
 	for scan := bufio.NewScanner(io.LimitReader(conn, 4096)); scan.Scan(); {
 		name, value, _ := strings.Cut(scan.Text(), ": ")
-		value = escape.Data(strings.TrimSpace(value))
+		value = strings.TrimSpace(value)
+		if value == "" {
+			continue
+		}
+		value = escape.Data(value)
 		switch {
 		case strings.EqualFold(name, "Zookeeper version"):
 			m.Release, _, _ = strings.Cut(value, "-")

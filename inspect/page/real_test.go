@@ -36,6 +36,6 @@ func TestRealMembers(t *testing.T) {
 	sees(t, p, "/")
 	for _, l := range forest.Lines {
 		sees(t, p, lineAt(l.Path), htmlOf(escape.Text(l.Path)), "web-1 pid 1", "holds")
-		pasted(t, escape.Command("zkr", "revoke", l.Path), []string{l.Path, l.Path})
+		pasted(t, escape.Command("zkr", "revoke", l.Path), l.Path)
 	}
 }

@@ -2,11 +2,15 @@ package page_test
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/inspect/page"
@@ -122,5 +126,91 @@ func TestMostLines(t *testing.T) {
 		}
 		time.Sleep(aLook)
 		shown("/?sort=age", "50 more lines not shown. Use the filter.") // all that are held for longer are among them
+	})
+}
+
+// TestShownDoctor: the command for the doctor names exactly the servers and the
+// chroot of the page, whatever these are.
+func TestShownDoctor(t *testing.T) {
+	for _, name := range hostile {
+		servers := "127.0.0.1:1,127.0.0.1:2/app/" + strings.ReplaceAll(name, "/", "|")
+		p := page.New(servers)
+		commands := commandsOf(sees(t, p, "/ensemble", "zkr doctor --servers"))
+		if len(commands) != 1 {
+			t.Errorf("%q: commands %q", name, commands)
+		}
+		for _, command := range commands {
+			pasted(t, command, servers)
+		}
+		p.Close()
+	}
+}
+
+// TestServersThatTellNothing: a server that refuses the word has told nothing,
+// neither has one that is silent or tells something else, and what one tells is
+// not obeyed.
+func TestServersThatTellNothing(t *testing.T) {
+	var servers []string
+	for _, answer := range []string{
+		"srvr is not executed because it is not in the whitelist.\n", "", "Mode\nLatency\n\x00\xff" + strings.Repeat("x", 100_000),
+		"Zookeeper version: <script>window.ran=true</script>\u202e-x\nMode: \x1b[2J\nConnections: 7\n",
+	} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		t.Cleanup(func() { listener.Close() })
+		servers = append(servers, listener.Addr().String())
+		go func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = io.ReadFull(conn, make([]byte, 4))
+				_, _ = io.WriteString(conn, answer)
+				conn.Close()
+			}
+		}()
+	}
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	must(t, gone.Close())
+	servers = append(servers, gone.Addr().String())
+	p := page.New(strings.Join(servers, ","))
+	defer p.Close()
+	body := sees(t, p, "/ensemble")
+	var got []string
+	for _, row := range regexp.MustCompile(`<tr><th scope="row">.*</tr>`).FindAllString(body, -1) {
+		got = append(got, strings.Join(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(row, " ")), " "))
+	}
+	const none = " not told not told not told not told"
+	want := []string{
+		servers[0] + none, servers[1] + none, servers[2] + none,
+		servers[3] + ` &#34;\x1b[2J&#34; &#34;&lt;script&gt;window.ran=true&lt;/script&gt;\u202e not told 7`, servers[4] + " not reached not told not told not told",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
+// TestLastLogLines: a watch remembers the last 100 lines of a log from level
+// info on, the latest first, with the fields of their logger.
+func TestLastLogLines(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		watch := page.NewWatch()
+		log := watch.Tee(nil).With(zap.String("who", "x"))
+		for i := range 150 {
+			log.Debug("no")
+			log.Info(fmt.Sprint("line ", i), zap.Int("n", i))
+		}
+		var got, want []string
+		for _, found := range regexp.MustCompile(`</b> (.*)</li>`).FindAllStringSubmatch(sees(t, of(t, w, page.WithWatch(watch)), "/process"), -1) {
+			got = append(got, found[1])
+		}
+		for i := 149; i >= 50; i-- {
+			want = append(want, fmt.Sprintf("line %d  n=%[1]d  who=x", i))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q\nwant %q", got, want)
+		}
 	})
 }
