@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -13,7 +14,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	client, err := framework.New(os.Getenv("ZKR_SERVERS"), metrics())
+	client, err := framework.New(os.Getenv("ZKR_SERVERS"), framework.WithSlog(slog.Default()), metrics())
 	if err != nil {
 		log.Fatal(err)
 	}
