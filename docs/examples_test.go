@@ -5,6 +5,7 @@ import (
 	"go/doc"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -16,6 +17,22 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/test/tables"
 )
 
+// needs are what somebody may look for, in the order of README's table, and the
+// examples for it.
+var needs = []struct{ need, examples string }{
+	{"one at a time", "mutex"},
+	{"many readers or one writer", "downgrade"},
+	{"at most N at a time", "pool"},
+	{"one process that leads", "httpleader cron"},
+	{"work that is split among processes", "shards members"},
+	{"configuration", "config"},
+	{"services that find each other", "discovery"},
+	{"unique ids", "ids"},
+	{"a rule of your own", "rangelock prioritylock"},
+	{"metrics and traces", "observed"},
+	{"tests of your own code", "owntest"},
+}
+
 // Each example has a row in examples/README.md: what its comment says that it
 // does, and which recipes and observers it uses.
 func TestExamplesAreListed(t *testing.T) {
@@ -23,8 +40,7 @@ func TestExamplesAreListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var table strings.Builder
-	table.WriteString("example | what it does | uses\n---|---|---\n")
+	rows := map[string]string{}
 	for _, dir := range dirs {
 		if !dir.IsDir() || dir.Name() == "deploy" || dir.Name() == "start" { // the page names them itself
 			continue
@@ -52,7 +68,18 @@ func TestExamplesAreListed(t *testing.T) {
 			t.Errorf("examples/%s: its comment does not begin with its name", dir.Name())
 		}
 		slices.Sort(uses)
-		table.WriteString("[" + dir.Name() + "](" + dir.Name() + ") | " + says + " | " + strings.Join(slices.Compact(uses), ", ") + "\n")
+		rows[dir.Name()] = "[" + dir.Name() + "](" + dir.Name() + ") | " + says + " | " + strings.Join(slices.Compact(uses), ", ") + "\n"
+	}
+	var table strings.Builder
+	table.WriteString("you need | example | what it does | uses\n---|---|---|---\n")
+	for _, n := range needs {
+		for example := range strings.FieldsSeq(n.examples) {
+			table.WriteString(n.need + " | " + rows[example])
+			delete(rows, example)
+		}
+	}
+	if len(rows) > 0 {
+		t.Errorf("nobody needs %q", slices.Sorted(maps.Keys(rows)))
 	}
 	tables.Made(t, "../examples/README.md", "examples", table.String())
 }
