@@ -21,6 +21,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/inspect/page"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/untrusted"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/recipes/barrier"
 	"github.com/zkrecipes/zkrecipes/recipes/counter"
@@ -332,19 +333,13 @@ func TestRoots(t *testing.T) {
 	})
 }
 
-// hostile are names and data that somebody who may write has chosen.
-var hostile = []string{
-	`<script>window.ran=true</script>`, `"><img src=x onerror=window.ran=true>`, `'onfocus='window.ran=true`, "$(touch x)\u200f", "`touch x`", "'; touch x; '", "\u202egnp.exe",
-	"&lt;b&gt;", "javascript:alert(1)", "{{.}}", "\u2066a\u2069", "]]>", "</svg><script>window.ran=true</script>", "data: x", "a\u2028event: content",
-}
-
 // TestHostileNamesAndData: whatever names and data znodes have, none of it is
 // code, none changes the order of the text, and each shown command runs in a
 // shell with exactly the path and nothing else.
 func TestHostileNamesAndData(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c, d := w.ConnectNext(), w.ConnectNext()
-		for i, name := range hostile { // two locks each, in two orders
+		for i, name := range untrusted.Names { // two locks each, in two orders
 			first, second := "/app/"+name, "/app/2"+name
 			one := bubble.Acquire(t, t.Context(), mutex(t, c, first, name+"\x1b[2J"))
 			two := bubble.Acquire(t, t.Context(), mutex(t, d, second, fmt.Sprintf("web pid %d: %s", i+1, name)))
@@ -358,7 +353,7 @@ func TestHostileNamesAndData(t *testing.T) {
 		f := follow(t, p, "topic=deadlocks")
 		time.Sleep(19 * time.Second)
 		pages := map[string]string{"stream": f.got(), "/": sees(t, p, "/"), "/deadlocks": sees(t, p, "/deadlocks")}
-		for _, name := range hostile {
+		for _, name := range untrusted.Names {
 			pages[name] = sees(t, p, lineAt("/app/"+name))
 			pages["filter "+name] = sees(t, p, "/?filter="+strings.TrimPrefix(lineAt(name), "/line?path="))
 			pages["none "+name] = get(t, p, lineAt(name)).Body.String()
@@ -378,14 +373,14 @@ func TestHostileNamesAndData(t *testing.T) {
 			t.Fatalf("%d commands in %s", len(commands), pages["/deadlocks"])
 		}
 		for _, command := range commands {
-			pasted(t, command, "/app/"+hostile[0], "/app/2"+hostile[0])
+			pasted(t, command, "/app/"+untrusted.Names[0], "/app/2"+untrusted.Names[0])
 		}
 	})
 }
 
 // TestShownCommands: each hostile name in a deadlock of its own.
 func TestShownCommands(t *testing.T) {
-	for _, name := range hostile {
+	for _, name := range untrusted.Names {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
 			c, d := w.ConnectNext(), w.ConnectNext()
 			one := bubble.Acquire(t, t.Context(), mutex(t, c, "/"+name, ""))

@@ -16,6 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/inspect/page"
 	"github.com/zkrecipes/zkrecipes/internal/identity"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/untrusted"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -132,7 +133,7 @@ func TestMostLines(t *testing.T) {
 // TestShownDoctor: the command for the doctor names exactly the servers and the
 // chroot of the page, whatever these are.
 func TestShownDoctor(t *testing.T) {
-	for _, name := range hostile {
+	for _, name := range untrusted.Names {
 		servers := "127.0.0.1:1,127.0.0.1:2/app/" + strings.ReplaceAll(name, "/", "|")
 		p := page.New(servers)
 		commands := commandsOf(sees(t, p, "/ensemble", "zkr doctor --servers"))

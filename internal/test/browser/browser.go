@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"strconv"
 	"testing"
@@ -32,17 +34,17 @@ var (
 	Phone = Size{390, 844}
 )
 
-// Open opens a window, light or dark. It skips the test where no chromium is
-// installed. The window closes with the test.
+// Open opens a window, light or dark. Where no chromium is installed it skips
+// the test, or fails it if ZKR_BROWSER is set. The window closes with the test.
 func Open(t testing.TB, size Size, dark bool) *Browser {
 	t.Helper()
 	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("no chromium: apt-get install chromium chromium-driver")
-	}
-	driver, err := exec.LookPath("chromedriver")
-	if err != nil {
-		t.Skip("no chromedriver: apt-get install chromium-driver")
+	driver, driverErr := exec.LookPath("chromedriver")
+	if err := errors.Join(err, driverErr); err != nil {
+		if os.Getenv("ZKR_BROWSER") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err, ": apt-get install chromium chromium-driver")
 	}
 	port := freePort(t)
 	cmd := exec.Command(driver, "--port="+strconv.Itoa(port), "--silent")
@@ -123,6 +125,54 @@ func (b *Browser) Await(what, script string, args ...any) {
 			b.t.Fatalf("not within a minute: %s\n%s", what, b.Text())
 		}
 	}
+}
+
+// Press presses a key, as a letter or a code of WebDriver, such as Tab.
+func (b *Browser) Press(key string) {
+	b.t.Helper()
+	press := []map[string]string{{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}}
+	b.do("POST", "/actions", map[string]any{"actions": []any{map[string]any{"type": "key", "id": "keys", "actions": press}}}, nil)
+}
+
+// Tab is the key.
+const Tab = "\ue004"
+
+// Hide opens another tab before this one, until show is called.
+func (b *Browser) Hide() (show func()) {
+	b.t.Helper()
+	var here string
+	b.do("GET", "/window", nil, &here)
+	var other struct{ Handle string }
+	b.do("POST", "/window/new", map[string]string{"type": "tab"}, &other)
+	b.do("POST", "/window", map[string]string{"handle": other.Handle}, nil)
+	return func() {
+		b.t.Helper()
+		b.do("DELETE", "/window", nil, nil)
+		b.do("POST", "/window", map[string]string{"handle": here}, nil)
+		b.cdp("Page.bringToFront", map[string]any{})
+	}
+}
+
+// Told is what a screen reader is told of an element.
+type Told struct{ Role, Name string }
+
+// Told returns that of all elements, in order.
+func (b *Browser) Told() (all []Told) {
+	b.t.Helper()
+	type value struct{ Value any }
+	var tree struct {
+		Nodes []struct {
+			Ignored    bool
+			Role, Name value
+		}
+	}
+	b.cdpInto("Accessibility.getFullAXTree", map[string]any{}, &tree)
+	for _, node := range tree.Nodes {
+		if !node.Ignored {
+			all = append(all, Told{fmt.Sprint(node.Role.Value), fmt.Sprint(node.Name.Value)})
+		}
+	}
+	return all
 }
 
 // Picture returns the whole page as a PNG.

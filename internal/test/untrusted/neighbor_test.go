@@ -178,12 +178,13 @@ func (n *neighbor) open() {
 }
 
 // data is what a recipe might read.
-func (n *neighbor) data() []byte {
-	return []byte([]string{"", "__REVOKE__", "1", "0", "-1", "1000000000000", "x", "\x00\xff", strings.Repeat("y", 1000)}[n.IntN(9)])
-}
+func (n *neighbor) data() []byte { return []byte(Data[n.IntN(len(Data))]) }
 
 // childName is a child's name of any layout, or nearly one.
 func (n *neighbor) childName(children []string) string {
+	if n.IntN(10) == 0 {
+		return Names[n.IntN(len(Names))]
+	}
 	if len(children) > 0 && n.IntN(3) == 0 { // almost that of somebody in line
 		name := children[n.IntN(len(children))]
 		switch at := n.IntN(len(name)); n.IntN(4) {
