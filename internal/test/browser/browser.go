@@ -127,15 +127,29 @@ func (b *Browser) Await(what, script string, args ...any) {
 	}
 }
 
-// Press presses a key, as a letter or a code of WebDriver, such as Tab.
+// Press presses a key: a letter, or one of those below.
 func (b *Browser) Press(key string) {
 	b.t.Helper()
 	press := []map[string]string{{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}}
 	b.do("POST", "/actions", map[string]any{"actions": []any{map[string]any{"type": "key", "id": "keys", "actions": press}}}, nil)
 }
 
-// Tab is the key.
-const Tab = "\ue004"
+// Keys without a letter.
+const (
+	Tab   = "\ue004"
+	Enter = "\ue007"
+)
+
+// History returns the addresses to which the keys for back and forward lead.
+func (b *Browser) History() (all []string) {
+	b.t.Helper()
+	var history struct{ Entries []struct{ URL string } }
+	b.cdpInto("Page.getNavigationHistory", map[string]any{}, &history)
+	for _, entry := range history.Entries {
+		all = append(all, entry.URL)
+	}
+	return all
+}
 
 // Hide opens another tab before this one, until show is called.
 func (b *Browser) Hide() (show func()) {
