@@ -286,6 +286,7 @@ PICTURES ?= build/pictures
 
 .PHONY: pictures
 pictures: ## each page of zkr web in PICTURES (build/pictures): wide and on a phone, light and dark, and the dashboard; needs chromium, chromium-driver and prometheus
+	@for each in chromium chromedriver prometheus promtool; do command -v $$each >/dev/null || { echo "pictures: no $$each here"; exit 1; }; done
 	@mkdir -p $(PICTURES)
 	ZKR_PICTURES=$(abspath $(PICTURES)) $(GO) test -count=1 -timeout $(TIMEOUT) -run 'TestPictures$$' ./inspect/page
 	cd observe/zkprom && ZKR_PICTURES=$(abspath $(PICTURES)) $(GO) test -count=1 -timeout $(TIMEOUT) -run 'TestPrometheusScrapesAProgramUnderLoad$$/embedded' .
@@ -324,4 +325,4 @@ busy: ## what CI runs in real time, or BUSY, beside four processes that spin: wh
 .PHONY: nightly
 nightly: ## what CI does not run: the whole of what is random or long, cut networks, other releases; resumes, and ends with a line for each
 	.ci/each nightly processors "soak SEEDS=5000" day unusual models mutants "faults FAULT_MINUTES=1" "fuzz FUZZTIME=10s" \
-		-- integration "check-modules ZKR_REAL=1" cross "race race-modules" soak-real session-limit deaths pictures release-check "cuts MINUTES=1" stalls matrix
+		-- integration "check-modules ZKR_REAL=1" cross "race race-modules" soak-real session-limit deaths pictures kubernetes release-check "cuts MINUTES=1" stalls matrix

@@ -18,6 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/inspect/page"
 	"github.com/zkrecipes/zkrecipes/internal/look"
 	"github.com/zkrecipes/zkrecipes/internal/test/browser"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/untrusted"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -185,9 +186,7 @@ func TestBrowserHidden(t *testing.T) {
 // A screen reader is told of the landmarks, and of the headers of tables, on a
 // phone, too.
 func TestBrowserByKeyboard(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
+	bubble.Whole(t)
 	t.Parallel()
 	watch := page.NewWatch()
 	s := newScene(t, page.WithWatch(watch))

@@ -20,6 +20,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/inspect"
 	"github.com/zkrecipes/zkrecipes/inspect/page"
 	"github.com/zkrecipes/zkrecipes/internal/test/browser"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/leader"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
@@ -226,9 +227,7 @@ func TestBrowserSmoke(t *testing.T) {
 
 // TestBrowserAfterFaults: what the browser shows stays what inspect says.
 func TestBrowserAfterFaults(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser")
-	}
+	bubble.Whole(t)
 	t.Parallel()
 	b := browser.Open(t, browser.Wide, false)
 	newScene(t).faults(b)
