@@ -30,14 +30,14 @@ func newDemo(to *cli.Ensemble) *cobra.Command {
 four clients contend for a mutex, the leader is stopped, and the holder is cut off
 until its session has expired. Short scenes follow with the read/write lock, the
 semaphore and the election. With arguments it shows these scenes: mutex, rwlock,
-semaphore, election, caches, counters, groups, barriers.
+semaphore, election, caches, counters, groups, services, barriers.
 
 At the end it checks that there were never two holders, never a writer and
 another client together, never too many permits taken, and never two leaders; that fencing
 tokens only increased, that no client overtook another, that no work was lost, and
 that nothing is left in the ensemble. The scenes without locks check that no cache
-went back, that each addition counts once, and that rounds begin and end together.
-If a check fails it exits with 1.`,
+went back, that each addition counts once, that no instance is called after it has
+withdrawn, and that rounds begin and end together. If a check fails it exits with 1.`,
 		Example: `  zkr demo
   zkr demo caches counters`,
 		ValidArgs: demoScenes,
@@ -67,7 +67,7 @@ const demoSession = 4 * time.Second // long enough that a machine which stops fo
 
 // demoScenes are the names of the scenes: those of locks first, which are shown
 // if none is named.
-var demoScenes = []string{"mutex", "rwlock", "semaphore", "election", "caches", "counters", "groups", "barriers"}
+var demoScenes = []string{"mutex", "rwlock", "semaphore", "election", "caches", "counters", "groups", "services", "barriers"}
 
 var demoClients = []string{"anna", "ben", "carl", "dora"}
 

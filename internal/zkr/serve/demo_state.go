@@ -22,7 +22,7 @@ import (
 // stateScenes returns the scenes without a line, in which clients share what is
 // known.
 func (d *demo) stateScenes() []*scene {
-	return []*scene{d.caches(), d.counters(), d.groups(), d.barriers()}
+	return []*scene{d.caches(), d.counters(), d.groups(), d.services(), d.barriers()}
 }
 
 // board is what the clients of a scene have seen. It may be used by several.

@@ -85,6 +85,7 @@ func TestDemoOfState(t *testing.T) {
 		"caches":   {"ben       still shows version 4, and says that it may be old", "ben       shows version 8", "caches: 8 versions, no cache went back"},
 		"counters": {"counts order carl-2: ", "counts it again: it was number 12 before", "counter: 12 orders sent twice, each counted once: ok"},
 		"groups":   {"sees ben, carl, dora", "ben       leaves", "anna      sees dora", "and one came back: ok"},
+		"services": {"anna      calls map[ben:2 carl:2 dora:2]; failed: 0", "; failed: 2", "carl      withdraws", "calls map[dora:4]; failed: 0", "service: 26 calls"},
 		"barriers": {"dora      begins round 3", "the leader, member ", "barrier: entered 12 times"},
 	}
 	shown := slices.Sorted(maps.Keys(events))
@@ -163,6 +164,13 @@ func TestDemoFails(t *testing.T) {
 			}
 			c.Close()
 		}}, "13 orders are counted, not 12", []string{"counters"}},
+		{"one that has withdrawn is found", trouble{"carl      withdraws", func(t *testing.T, e *testutil.Embedded) {
+			c := zkrtest.Dial(t, e)
+			if _, err := c.Create(t.Context(), demoRoot+"/services/billing/carl", []byte(`{"name":"billing","id":"carl"}`), 0); err != nil {
+				t.Error(err)
+			}
+			c.Close()
+		}}, `it has called carl, not only ["dora"]`, []string{"services"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
