@@ -139,8 +139,8 @@ func TestBrowserKeepsUnfolded(t *testing.T) {
 	}
 }
 
-// TestBrowserHidden: a tab that nobody sees has no stream, and one again when it
-// is seen.
+// TestBrowserHidden: a tab that nobody sees has no stream, and when it is seen
+// it has one again.
 func TestBrowserHidden(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser")

@@ -41,8 +41,8 @@ func (p *Page) nowLocked(v view, now time.Time) any {
 	return b
 }
 
-// How many holders of a line are listed on Now, of its waiters how many are seen
-// before they are unfolded, and how many of each its own page lists.
+// On Now: how many holders of a line are listed, and of its waiters how many
+// are not folded. On its own page: how many of each.
 const (
 	fewShown = 3
 	allShown = 200

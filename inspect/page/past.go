@@ -151,8 +151,8 @@ func (p *past) before(i int) int {
 	return from
 }
 
-// follows reports whether a lock went from a lease to the other one, with nobody
-// else between them. In a line of a kind neighbors may not exclude each other.
+// follows reports whether a lock went from a lease to the other one, and nobody
+// else had it between. In a line of a kind neighbors may both hold.
 func follows(from, to *event) bool {
 	switch {
 	case to.kind != granted:

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Names are names of znodes that are code elsewhere, or change how a text reads.
+// Names are names of znodes that are code elsewhere, or that change how a text
+// reads.
 var Names = []string{
 	`<script>window.ran=true</script>`, `"><img src=x onerror=window.ran=true>`, `'onfocus='window.ran=true`, "$(touch x)\u200f", "`touch x`", "'; touch x; '", "\u202egnp.exe",
 	"&lt;b&gt;", "javascript:alert(1)", "{{.}}", "\u2066a\u2069", "]]>", "</svg><script>window.ran=true</script>", "data: x", "a\u2028event: content",
