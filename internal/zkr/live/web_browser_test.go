@@ -39,7 +39,8 @@ func TestWebInABrowser(t *testing.T) {
 	}
 	home, token, _ := strings.Cut(strings.TrimSpace(link), "#")
 
-	const isForm, isPage = `return document.querySelector("form input#token") !== null`, `return document.querySelector("nav[aria-label=Pages]") !== null`
+	const loaded = `return document.readyState === "complete" && ` // or the next address takes this one's place
+	const isForm, isPage = loaded + `document.querySelector("form input#token") !== null`, loaded + `document.querySelector("nav[aria-label=Pages]") !== null`
 	b := browser.Open(t, browser.Wide, false)
 	secret := func(when string) {
 		t.Helper()
