@@ -62,9 +62,10 @@ func newSceneOn(t *testing.T, e ensemble, opts ...page.Option) *scene {
 	return s
 }
 
+// dial returns a client whose session outlives a busy machine.
 func (s *scene) dial(opts ...framework.Option) *framework.Client {
 	s.t.Helper()
-	c, err := framework.New(s.e.Servers(), opts...)
+	c, err := framework.New(s.e.Servers(), append(opts, framework.WithSessionTimeout(40*time.Second))...)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func (p *past) body() *pastBody {
 		grant.Over = rounded(took)
 	}
 	if slices.Sort(times); len(times) > 0 {
-		b.Times = fmt.Sprintf("%s in the middle, %s at most, of the last %d", rounded(times[len(times)/2]), rounded(times[len(times)-1]), len(times))
+		b.Times = fmt.Sprintf("median %s, at most %s, of the last %d", rounded(times[len(times)/2]), rounded(times[len(times)-1]), len(times))
 	}
 	slices.SortStableFunc(b.Events, func(a, b shownEvent) int {
 		if order := a.At.Compare(b.At); order != 0 || a.first == b.first {
@@ -144,7 +144,7 @@ func (p *past) before(i int) int {
 	to, from := &p.events[i], -1
 	for j := range p.events {
 		e := &p.events[j]
-		if e.kind == released && e.grant.At.Before(to.grant.At) && follows(e, to) && (from < 0 || e.grant.At.After(p.events[from].grant.At)) {
+		if e.kind == released && e.grant.At.Before(to.grant.At) && follows(e, to) && (from < 0 || e.At.After(p.events[from].At)) {
 			from = j
 		}
 	}

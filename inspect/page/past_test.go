@@ -30,6 +30,7 @@ func TestHandovers(t *testing.T) {
 		m := mutex(t, c, "/app/x", "")
 		held := bubble.Acquire(t, t.Context(), m)
 		handed := bubble.Acquiring(t.Context(), m)
+		bubble.Release(t, bubble.Acquire(t, held.Context(), m)) // it is held nonetheless
 		synctest.Wait()
 		time.Sleep(time.Second)
 		bubble.Release(t, held)
@@ -52,17 +53,17 @@ func TestHandovers(t *testing.T) {
 		bubble.Lost(t, held)
 		synctest.Wait()
 
-		body = sees(t, p, lineAt("/app/x"), "<dt>granted</dt><dd>5</dd>", "<dt>by handoff</dt><dd>1</dd>", "<dt>lost</dt><dd>1</dd>", "of the last 2.")
+		body = sees(t, p, lineAt("/app/x"), "<dt>granted</dt><dd>6</dd>", "<dt>by handoff</dt><dd>1</dd>", "<dt>lost</dt><dd>1</dd>", "of the last 2.")
 		var got []string // the earliest first
 		for _, found := range regexp.MustCompile(`data-label="What">(\w+)(?: \((\w+)\))?.*data-label="Hand-over">([^<]*)<`).FindAllStringSubmatch(body, -1) {
 			got = append([]string{strings.Join(found[1:], " ")}, got...)
 		}
-		over := strings.TrimPrefix(got[4], "granted ensemble ")
+		over := strings.TrimPrefix(got[6], "granted ensemble ")
 		if took, err := time.ParseDuration(over); err != nil || took < time.Millisecond || took > 50*time.Millisecond {
 			t.Errorf("from one client to the other: %q", over)
 		}
 		want := []string{
-			"granted ensemble ", "released  ", "granted handoff 0s", "released  ", "granted ensemble " + over, "released  ",
+			"granted ensemble ", "granted reentry ", "released  ", "released  ", "granted handoff 0s", "released  ", "granted ensemble " + over, "released  ",
 			"granted ensemble ", "released  ", "granted ensemble ", "lost session ",
 		}
 		if !slices.Equal(got, want) {

@@ -116,13 +116,13 @@ func (b *Browser) Text() (text string) {
 // Await waits until a script returns true.
 func (b *Browser) Await(what, script string, args ...any) {
 	b.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		var done bool
 		if b.Run(&done, script, args...); done {
 			return
 		}
 		if time.Now().After(end) {
-			b.t.Fatalf("not within a minute: %s\n%s", what, b.Text())
+			b.t.Fatalf("not within two minutes: %s\n%s", what, b.Text())
 		}
 	}
 }
