@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -191,6 +192,27 @@ func TestServersThatTellNothing(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
+}
+
+// TestTheStreamBeginsAsThePage: what a stream sends first has the same nodes as
+// the page that was loaded, so that the script replaces none of them and the
+// focus stays.
+func TestTheStreamBeginsAsThePage(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		p := of(t, w, page.WithRoots("/app"), page.WithWatch(page.NewWatch()))
+		for topic, address := range map[string]string{"": "/", "process": "/process", "line&path=/app/x": lineAt("/app/x")} {
+			sees(t, p, address)
+			_, loaded, _ := strings.Cut(sees(t, p, address), `<main id="content" tabindex="-1">`)
+			loaded, _, _ = strings.Cut(loaded, "</main>")
+			f := follow(t, p, "topic="+topic)
+			synctest.Wait()
+			_, sent, _ := strings.Cut(f.got(), "event: content\ndata: ")
+			sent, _, _ = strings.Cut(sent, "\n\n")
+			if sent = strings.ReplaceAll(sent, "\ndata: ", "\n"); sent != loaded || loaded == "" {
+				t.Errorf("%s: loaded %q, and then got %q", address, loaded, sent)
+			}
+		}
+	})
 }
 
 // TestLastLogLines: a watch remembers the last 100 lines of a log from level
