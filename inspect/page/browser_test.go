@@ -98,7 +98,7 @@ func (s *scene) wait(a recipes.Acquirer, err error) {
 	at := a.(interface{ Path() string }).Path()
 	before := s.waiting(at)
 	go func() { _, _ = a.Acquire(s.t.Context()) }() // the session's end releases it
-	for end := time.Now().Add(time.Minute); s.waiting(at) == before; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); s.waiting(at) == before; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			s.t.Fatalf("nobody waits for %s", at)
 		}
