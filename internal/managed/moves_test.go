@@ -492,8 +492,8 @@ func elsewhere(t *testing.T, ens *testutil.Embedded, chroot string, down *atomic
 	return c, home, lost
 }
 
-// The connection to its own ensemble ends then, and cannot be made for a moment.
-// The client returns there, and keeps its session and its lease.
+// The connection to its own ensemble ends then, and cannot be made for a
+// moment. The client returns there, and keeps its session and its lease.
 func TestAClientReturnsToItsOwnEnsemble(t *testing.T) {
 	for _, chroot := range []string{"", "/app"} {
 		inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {

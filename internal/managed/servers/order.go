@@ -215,7 +215,7 @@ func (r *list) noteSilentLocked(at Server, n *knownName, err error) {
 	if n.calls.silent == nil {
 		n.calls.silent = make(map[string]bool)
 	}
-	if n.calls.silent[at.Address] = silent; silent && slices.Contains(r.members.names, at.Name) && !slices.Contains(r.names, at.Name) {
+	if n.calls.silent[at.Address] = silent; silent && slices.ContainsFunc(r.allLocked(), func(one named) bool { return one.tracked && one.name == at.Name }) {
 		r.turn.silent++
 	}
 }

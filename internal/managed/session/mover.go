@@ -27,12 +27,17 @@ type mover struct {
 	underWay bool       // a goroutine waits for a move, or makes it
 	again    bool       // that goroutine has to look again
 
-	next      *servers.Prepared // the wire client's next dial gets this connection
-	to, left  servers.Server    // of the latest move; zero Servers: there was none, or the session is elsewhere since
-	unknown   bool              // to does not know the session, which was not resumed since
-	isForeign bool              // to is of another ensemble
-	since     time.Time         // when left was first called again since there was a connection; zero: it was not
-	isBack    bool              // the latest dial was to left
+	next     *servers.Prepared // the wire client's next dial gets this connection
+	latest   passage           // zero: the session is elsewhere since
+}
+
+// passage is a move that was begun.
+type passage struct {
+	to, left  servers.Server
+	unknown   bool      // to does not know the session, which was not resumed since
+	isForeign bool      // to is of another ensemble
+	since     time.Time // when left was first called again since there was a connection; zero: it was not
+	isBack    bool      // the latest dial was to left
 }
 
 // begin reports whether the caller has to move the session. Otherwise another
@@ -64,8 +69,7 @@ func (m *mover) end() bool {
 func (m *mover) put(p *servers.Prepared, from servers.Server) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.resetLocked()
-	m.next, m.to, m.left = p, p.To, from
+	m.next, m.latest = p, passage{to: p.To, left: from}
 }
 
 // take returns the connection that the wire client's dial gets, nil without
@@ -85,7 +89,7 @@ func (m *mover) withdraw(left bool) *servers.Prepared {
 	defer m.mu.Unlock()
 	p := m.next
 	if m.next = nil; p != nil && !left {
-		m.resetLocked()
+		m.latest = passage{}
 	}
 	return p
 }
@@ -97,15 +101,16 @@ func (m *mover) withdraw(left bool) *servers.Prepared {
 func (m *mover) back() (to servers.Server, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	p := &m.latest
 	switch {
-	case m.left.Address == "":
+	case p.left.Address == "":
 		return servers.Server{}, false
-	case m.since.IsZero():
-		m.since, m.isBack = clock.Now(), true
+	case p.since.IsZero():
+		p.since, p.isBack = clock.Now(), true
 	default:
-		m.isBack = m.unknown && !m.isBack && !m.isLateLocked()
+		p.isBack = p.unknown && !p.isBack && !p.isLate(m.timeout)
 	}
-	return m.left, m.isBack
+	return p.left, p.isBack
 }
 
 // refuse returns an error if a server does not know the session, and the client
@@ -113,16 +118,17 @@ func (m *mover) back() (to servers.Server, ok bool) {
 func (m *mover) refuse(at servers.Server) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.left.Address == "" || at.Address != m.to.Address || m.isLateLocked() {
+	p := &m.latest
+	if p.left.Address == "" || at.Address != p.to.Address || p.isLate(m.timeout) {
 		return nil
 	}
-	m.unknown = true
-	return fmt.Errorf("%s: %w: it does not know the session, which %s had a moment ago", at, servers.ErrNotVouched, m.left)
+	p.unknown = true
+	return fmt.Errorf("%s: %w: it does not know the session, which %s had a moment ago", at, servers.ErrNotVouched, p.left)
 }
 
-// isLateLocked reports whether left has not answered for a session timeout.
-func (m *mover) isLateLocked() bool {
-	return !m.since.IsZero() && clock.Now().Sub(m.since) >= m.timeout
+// isLate reports whether left has not answered for a session timeout.
+func (p *passage) isLate(timeout time.Duration) bool {
+	return !p.since.IsZero() && clock.Now().Sub(p.since) >= timeout
 }
 
 // resumed notes that a server has taken the session, and returns the server of
@@ -130,16 +136,11 @@ func (m *mover) isLateLocked() bool {
 func (m *mover) resumed(at servers.Server) (foreign servers.Server, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	foreign, ok = m.to, m.unknown && at.Address != m.to.Address
-	if to, left := m.to, m.left; at.Address == left.Address && (ok || m.isForeign) {
-		m.resetLocked()
-		m.to, m.left, m.isForeign = to, left, true
-	} else {
-		m.resetLocked()
+	p := m.latest
+	m.latest = passage{}
+	ok = p.unknown && at.Address != p.to.Address
+	if (ok || p.isForeign) && at.Address == p.left.Address {
+		m.latest = passage{to: p.to, left: p.left, isForeign: true}
 	}
-	return foreign, ok
-}
-
-func (m *mover) resetLocked() {
-	m.to, m.left, m.unknown, m.since, m.isBack, m.isForeign = servers.Server{}, servers.Server{}, false, time.Time{}, false, false
+	return p.to, ok
 }
