@@ -27,8 +27,8 @@ type mover struct {
 	underWay bool       // a goroutine waits for a move, or makes it
 	again    bool       // that goroutine has to look again
 
-	next     *servers.Prepared // the wire client's next dial gets this connection
-	latest   passage           // zero: the session is elsewhere since
+	next   *servers.Prepared // the wire client's next dial gets this connection
+	latest passage           // zero: the session is elsewhere since
 }
 
 // passage is a move that was begun.
