@@ -206,7 +206,9 @@ func (t *target) round(ctx context.Context) (won bool, err error) {
 	members := t.Ensemble.Find(ctx, t.limit)
 	random.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
 	slices.SortStableFunc(members, func(a, b servers.Server) int { return t.rank(a) - t.rank(b) })
-	err = errors.New("no address of a server is known")
+	if len(members) == 0 {
+		err = errors.New("no address of a server is known")
+	}
 	next, pending := time.After(0), 0
 	for asked := 0; ; {
 		if asked == len(members) {
