@@ -115,7 +115,8 @@ func (k *worker) hasFailed(err error, what string, allowed bool) (goes bool) {
 // not stand for long, and that it has left no znode.
 func (k *worker) inVain(m *member) {
 	least, longest := k.plan.granted()
-	isPrompt := 4*k.plan.Latency < least/10 // otherwise Enter need not wait until its znode is gone
+	// Otherwise Enter need not wait until its znode is gone.
+	isPrompt := 4*k.plan.Latency < least/10 && !k.plan.moves(k.who.client)
 	long, own := time.Now().Add(-3*longest), 0
 	var others []string
 	for path, states := range k.truth.below(k.paths[0], k.isMember) {
