@@ -104,10 +104,10 @@ func (c *Client) MaxRequest() int { return c.in().MaxRequest() }
 // same chroot and at most 1000 servers. The session and its leases stay. After
 // an error nothing has changed.
 //
-// It first looks the names up, for as long as ctx allows, but for no more than
-// a third of the session timeout. A name that cannot be looked up then is
-// looked up again later. Every later attempt to connect uses the new list.
-// SetServers does not wait for a move.
+// It first looks the names up, as long as ctx allows, and for a third of the
+// session timeout at most. A name that cannot be looked up then is looked up
+// again later. Every later attempt to connect uses the new list. SetServers
+// does not wait for a move.
 //
 // # Moves
 //
@@ -130,7 +130,7 @@ func (c *Client) MaxRequest() int { return c.in().MaxRequest() }
 //
 // A server that the client moves to, or that the list did not have before,
 // opens a new session, or ends this one, only if it is known to be of the same
-// ensemble. Otherwise the client continues with the others.
+// ensemble. Otherwise the client goes back, or continues with the others.
 func (c *Client) SetServers(ctx context.Context, list string) error {
 	return c.in().SetServers(ctx, list)
 }
