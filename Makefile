@@ -324,5 +324,5 @@ busy: ## what CI runs in real time, or BUSY, beside four processes that spin: wh
 # two processors. The targets by themselves try more, and soak-virtual runs again what processors and race have run.
 .PHONY: nightly
 nightly: ## what CI does not run: the whole of what is random or long, cut networks, other releases; resumes, and ends with a line for each
-	.ci/each nightly processors "soak SEEDS=5000" day unusual models mutants "faults FAULT_MINUTES=1" "fuzz FUZZTIME=10s" \
+	ZKR_BROWSER=1 .ci/each nightly processors "soak SEEDS=5000" day unusual models mutants "faults FAULT_MINUTES=1" "fuzz FUZZTIME=10s" \
 		-- integration "check-modules ZKR_REAL=1" cross "race race-modules" soak-real session-limit deaths pictures kubernetes release-check "cuts MINUTES=1" stalls matrix

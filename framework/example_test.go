@@ -362,6 +362,23 @@ func ExampleSession_Discard() {
 }
 
 // An observer counts what happens, for metrics.
+// The servers stand in the DNS, as SRV records.
+func ExampleWithServersFunc() {
+	list := func(ctx context.Context) (string, error) {
+		_, found, err := net.DefaultResolver.LookupSRV(ctx, "zookeeper", "tcp", "example.com")
+		var servers []string
+		for _, s := range found {
+			servers = append(servers, net.JoinHostPort(s.Target, strconv.Itoa(int(s.Port))))
+		}
+		return strings.Join(servers, ","), err
+	}
+	client, err := framework.New("zk1.example.com:2181/app", framework.WithServersFunc(list))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+}
+
 func ExampleWithObserver() {
 	creates := make(chan string, 10)
 	client, _, stop := dial(framework.WithObserver(framework.Observer{

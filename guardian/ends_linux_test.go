@@ -3,6 +3,7 @@ package guardian_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/guardian"
@@ -88,11 +91,12 @@ func TestWaysToDie(t *testing.T) {
 				}
 				if test.end == "with an heir" {
 					var heir, inherits int
-					if out.Scan(); true {
-						_, _ = fmt.Sscanf(out.Text(), "heir %d %d", &heir, &inherits)
+					out.Scan()
+					if _, err := fmt.Sscanf(out.Text(), "heir %d %d", &heir, &inherits); err != nil || heir <= 0 {
+						t.Fatalf("%q: %v", out.Text(), err)
 					}
 					defer syscall.Kill(heir, syscall.SIGKILL)
-					if has, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", heir)); heir == 0 || len(has) < inherits-1 || len(has) < 8 {
+					if has, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", heir)); len(has) < inherits-1 || len(has) < 8 {
 						t.Errorf("%q: it has %d descriptors", out.Text(), len(has))
 					}
 				}
@@ -155,7 +159,10 @@ func TestKilledWhileStarting(t *testing.T) {
 	_ = first.Process.Kill()
 	left := func() (znodes []string) {
 		for _, path := range []string{"/lock", "/other"} {
-			names, _, _ := c.Children(t.Context(), path)
+			names, _, err := c.Children(t.Context(), path)
+			if err != nil && !errors.Is(err, zk.ErrNoNode) {
+				t.Fatal(err)
+			}
 			znodes = append(znodes, names...)
 		}
 		return znodes

@@ -75,9 +75,9 @@ type Guardian struct {
 	isChild bool
 }
 
-// Dial registers this process at the daemon that listens on a socket, and waits
-// for its answer, for two seconds at most. It fails if there is no daemon, or
-// if that refuses the process.
+// Dial registers this process at the daemon that listens on a socket. It waits
+// a second for the socket, and two for the answer. It fails without a daemon,
+// and if that refuses the process.
 func Dial(socket string) (*Guardian, error) {
 	ward, err := guard.Dial(socket)
 	if err != nil {

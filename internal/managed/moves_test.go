@@ -420,6 +420,58 @@ func between(address string, there, home *testutil.ClientNet, before func(isTher
 	}
 }
 
+// A move, and one that fails, are logged and observed.
+func TestMovesAreTold(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		log, logged := observer.New(zap.InfoLevel)
+		var mu sync.Mutex
+		var moves []framework.Move
+		c, _ := connect(t, ens, framework.WithLogger(zap.New(log)), framework.WithObserver(framework.Observer{Moved: func(m framework.Move) {
+			mu.Lock()
+			defer mu.Unlock()
+			moves = append(moves, m)
+		}}))
+		time.Sleep(timeout)
+		from := c.Server()
+		setServers(t, c, "gone:2181")
+		time.Sleep(timeout + timeout/3)
+		to := strings.Split(without(ens, c), ",")[0]
+		setServers(t, c, to)
+		time.Sleep(2 * timeout)
+		synctest.Wait()
+		for _, want := range []struct{ message, field, value string }{
+			{"the list of servers was replaced", "to", "gone:2181"},
+			{"cannot move to another server of the list", "from", from},
+			{"moving to another server of the list", "to", to},
+		} {
+			if lines := logged.FilterMessage(want.message).All(); len(lines) == 0 || lines[0].ContextMap()[want.field] != want.value {
+				t.Errorf("%s: %v", want.message, lines)
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if last := moves[len(moves)-1]; moves[0].Err == nil || moves[0].From != from || last.Err != nil || last.To != to {
+			t.Errorf("%+v", moves)
+		}
+	})
+}
+
+// A function that has not returned yet does not keep a client from connecting.
+func TestAClientConnectsBeforeItsFunctionReturns(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens, framework.WithServersFunc(func(ctx context.Context) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		}))
+		for range 3 {
+			must(t, c.WaitConnected(within(t, time.Second)))
+			_, _, err := c.Get(t.Context(), "/")
+			must(t, err)
+			time.Sleep(timeout)
+		}
+	})
+}
+
 // A list has nothing but another ensemble's servers: the client finds out when
 // it moves there, goes back, and stays where it is, with its session and its
 // lease, also if it has no chroot that could be compared. A list that has its

@@ -242,6 +242,95 @@ func TestTrackingBelowAChroot(t *testing.T) {
 	})
 }
 
+// The given servers are all gone, and silent: nobody waits for them at a
+// reconnect, and the lease stays.
+func TestGivenServersThatAreSilent(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		home := ens.ClientNet("home")
+		var gone atomic.Pointer[[]string]
+		gone.Store(new([]string))
+		c, err := framework.New(ens.Servers(), framework.WithSessionTimeout(timeout), tracking,
+			framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+				if slices.Contains(*gone.Load(), address) {
+					time.Sleep(limit)
+					return nil, syscall.ETIMEDOUT
+				}
+				return home.Dial(network, address, limit)
+			}))
+		must(t, err)
+		defer c.Close()
+		must(t, c.WaitConnected(t.Context()))
+		lost := lossOf(t, session(t, c))
+		time.Sleep(time.Second)
+		given := strings.Split(ens.Servers(), ",")
+		replaceAll(t, ens, 3, 2*timeout)
+		gone.Store(&given)
+		for range 6 {
+			home.Drop()
+			time.Sleep(timeout)
+		}
+		if at := c.Server(); len(lost) > 0 || at == "" || slices.Contains(given, at) {
+			t.Errorf("lost %d, at %q", len(lost), at)
+		}
+	}, testutil.WithReconfig())
+}
+
+// A change of the config is heard of by a watch, and not at the next look.
+func TestAChangeOfTheMembersIsHeardOf(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		c, _ := connect(t, ens, tracking)
+		for n := 4; n < 7; n++ {
+			time.Sleep(timeout / 3)
+			_, err := ens.AddMember(t.Context())
+			must(t, err)
+			time.Sleep(timeout / 20)
+			if all := c.Servers(); len(all) != n {
+				t.Errorf("%d servers, want %d", len(all), n)
+			}
+		}
+	}, testutil.WithReconfig())
+}
+
+// All clients of a member that is removed from the ensemble move, each at
+// another moment within a session timeout.
+func TestClientsLeaveARemovedMemberOneByOne(t *testing.T) {
+	inBubble(t, 3, func(t *testing.T, ens *testutil.Embedded) {
+		const n = 40
+		leaves := (ens.Leader() + 1) % 3
+		clients, states := make([]*framework.Client, n), make([]*recorder, n)
+		for i := range n {
+			var err error
+			clients[i], err = framework.New(membersOf(ens, leaves), framework.WithSessionTimeout(timeout), tracking, framework.WithDialer(ens.Dial))
+			must(t, err)
+			defer clients[i].Close()
+			must(t, clients[i].WaitConnected(t.Context()))
+		}
+		time.Sleep(2 * timeout)
+		for i, c := range clients {
+			states[i] = record(c)
+		}
+		must(t, ens.RemoveMember(t.Context(), leaves))
+		began := time.Now()
+		time.Sleep(timeout + timeout/6)
+		quarters := [4]int{}
+		for i, c := range clients {
+			if at := c.Server(); at == "" || at == membersOf(ens, leaves) {
+				t.Errorf("a client is at %q", at)
+			}
+			for _, change := range states[i].all() {
+				if change.To == framework.Suspended {
+					quarters[min(3, change.At.Sub(began)*4/timeout)]++
+				}
+			}
+		}
+		for _, moved := range quarters {
+			if moved < 1 || moved > n*3/5 {
+				t.Errorf("moves in each quarter of a session timeout: %v", quarters)
+			}
+		}
+	}, testutil.WithReconfig())
+}
+
 // A member has gone, and another ensemble has its address. A client whose
 // session has ended opens no other one there, and one whose session lasts
 // keeps it.
@@ -282,6 +371,11 @@ func TestATrackedAddressOfAnotherEnsemble(t *testing.T) {
 						t.Errorf("%d calls; the session has ended by what another ensemble says: %v", calls.Load(), s.Err())
 					}
 					time.Sleep(20 * timeout)
+					for _, one := range c.Servers() {
+						if one.Failure == nil {
+							t.Errorf("nothing is said of %+v", one)
+						}
+					}
 					if c.Server() != "" || len(theirs.Sessions()) > 0 {
 						t.Errorf("the client is at %q, with %d sessions of another ensemble", c.Server(), len(theirs.Sessions()))
 					}

@@ -58,7 +58,8 @@ func billed(id string) instance { return instance{Name: "billing", ID: id, Paylo
 
 // A service loses all instances. Those that have vanished within a session
 // timeout are still offered, and marked, and none that was disabled. Later, or
-// when one is there again, none of them is.
+// when one is there again, none of them is. A registry that loses everybody at
+// once is more often ill than right (Dubbo's issue 1508, Seata's 6162).
 func TestLastResort(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		r := newRescue(t, w)

@@ -16,7 +16,8 @@ import (
 )
 
 // This file has the members that an ensemble names in its config, and which of
-// them count. track.go follows the config.
+// them count: one without a port for clients does not (CURATOR-402), and a name
+// is kept as a name (CURATOR-578, CURATOR-638). track.go follows the config.
 
 // members are the members of the ensemble that are called in addition to the
 // servers that were given. It is guarded by list.mu.

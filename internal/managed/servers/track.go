@@ -18,7 +18,8 @@ import (
 
 // A client may follow the config of its ensemble, a znode. The members that it
 // names are called in addition to the servers that were given, which no config
-// removes: behind a load balancer the given address is the only right one.
+// removes: behind a load balancer the given address is the only right one
+// (CURATOR-568). The latest config counts, and not the first (CURATOR-551).
 //
 // Where nobody reconfigures the ensemble, the version is always 0, and each
 // member shows what its own file says. In the course of an upgrade the files

@@ -24,11 +24,12 @@ import (
 
 // All members of an ensemble are replaced by others at other addresses, one
 // after another, while clients use all locks. One follows the ensemble by its
-// configuration, one by a function. On real members a third one is behind
-// HAProxy and follows nothing. Each client goes on in its session, and by the
-// ledgers nobody holds what another holds. Another client counts, keeps a
-// presence, and follows both in a cache. Beside them Curator, which follows the
-// configuration, holds a lock: what becomes of its session is logged.
+// configuration, one by a function. On real members two more are behind
+// HAProxy, of which one follows nothing. Each client goes on in its session,
+// and by the ledgers nobody holds what another holds. Another client counts,
+// keeps a presence, and follows both in a cache. Beside them Curator, which
+// follows the configuration, holds a lock: what becomes of its session is
+// logged.
 func TestAllMembersAreReplacedUnderLoad(t *testing.T) {
 	parallel(t)
 	if !inRing3 {
@@ -74,6 +75,7 @@ func replacedUnderLoad(t *testing.T, ens testutil.Ensemble, front *balancer, bes
 	use("asks", ens.Servers(), framework.WithServersFunc(func(context.Context) (string, error) { return members.Load().(string), nil }))
 	if front != nil {
 		use("balanced", front.address)
+		use("both", front.address, framework.WithEnsembleTracking())
 	}
 	compare := countAndFollow(ctx, t, &working, ens)
 	s.grants(t, few)

@@ -157,8 +157,11 @@ func TestASocketBesideTheChild(t *testing.T) {
 	written := func() string { text, _ := os.ReadFile(ledger); return string(text) }
 	bubble.AwaitTrue(t, "it writes", func() bool { return len(written()) > 0 })
 	guardian := guardianOf(p.Cmd.Process.Pid)
-	_ = syscall.Kill(guardian, syscall.SIGSTOP)
+	if guardian == 0 {
+		t.Fatal("no guardian")
+	}
 	t.Cleanup(func() { _ = syscall.Kill(guardian, syscall.SIGCONT) })
+	_ = syscall.Kill(guardian, syscall.SIGSTOP)
 	_ = p.Cmd.Process.Kill()
 	time.Sleep(time.Second)
 	before := written()
@@ -168,8 +171,8 @@ func TestASocketBesideTheChild(t *testing.T) {
 	}
 	group, _, _ := strings.Cut(before, "\n")
 	pgid, err := strconv.Atoi(group)
-	if err != nil || guardian == 0 {
-		t.Fatal(guardian, err)
+	if err != nil {
+		t.Fatal(err)
 	}
 	_ = syscall.Kill(-pgid, syscall.SIGKILL)
 	killed := time.Now()

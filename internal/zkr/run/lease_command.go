@@ -116,11 +116,11 @@ dies, the guardian kills CMD's process group, and then closes the session: the n
 client holds the lock in milliseconds. If zkr is stopped, the guardian kills the group
 before another client can be granted the lock. What CMD leaves in its group when it
 ends is not killed. Requests to others that CMD has sent may still be executed when the
-next client holds the lock: a database should check ZKR_TOKEN. Only --guardian=off does
-without. --guardian=SOCKET, or ZKR_GUARDIAN=SOCKET, also uses zkr guard, which closes
-the session if the guardian is killed as well. ZKR_GUARDIAN=off, or child, is for other
-programs: zkr does not change. Without CMD there is a guardian only by the flag: a
-script that has started zkr then has no time to stop if zkr is killed.
+next client holds the lock: a database should check ZKR_TOKEN. --guardian=off starts
+none; ZKR_GUARDIAN=off and ZKR_GUARDIAN=child change nothing. --guardian=SOCKET, or
+ZKR_GUARDIAN=SOCKET, also uses zkr guard, which closes the session if the guardian is
+killed as well; zkr waits a second for the socket. Without CMD there is a guardian only
+by the flag: a script that has started zkr then has no time to stop if zkr is killed.
 
 After a loss zkr waits until CMD has ended.`
 

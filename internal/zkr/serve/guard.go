@@ -43,9 +43,9 @@ It kills nothing. If a process that has died was running a command by zkr, it wa
 until that command's process group is gone. If it cannot reach the servers, or is
 killed itself, sessions end by their timeouts.
 
-It takes the kernel's word for a death. Without it the session timeout gives requests
-of a dead process to others, such as a database, time to end: --after gives them some,
-but not those of a command that zkr runs, whose own guardian does not wait.
+A process is dead when the kernel says so. Without zkr guard the session timeout gives
+requests of a dead process to others, such as a database, time to end: --after gives
+them some, but not those of a command that zkr runs, whose own guardian does not wait.
 Children that a process has started without package guardian may work on when others
 have its locks. A process must not be restored from a snapshot of itself. If the servers
 have localSessionsEnabled (zkr doctor asks), only lease.Multi protects data.
