@@ -81,10 +81,11 @@ func ask(ctx context.Context, address string) member {
 		if value == "" {
 			continue
 		}
+		release, _, _ := strings.Cut(value, "-")
 		value = escape.Data(value)
 		switch {
 		case strings.EqualFold(name, "Zookeeper version"):
-			m.Release, _, _ = strings.Cut(value, "-")
+			m.Release = escape.Data(release)
 		case name == "Mode":
 			m.Role = value
 		case strings.HasPrefix(name, "Latency"):

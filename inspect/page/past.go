@@ -13,6 +13,8 @@ import (
 
 // past is what has happened to a lock in this process.
 type past struct {
+	path                    string
+	since                   time.Time // the first event that is counted
 	granted, handoffs, lost int
 	events                  []event // the last ones, in the order in which they were told
 	used                    time.Time
@@ -37,8 +39,8 @@ const (
 	asked
 )
 
-// Of how many locks the past is remembered, those that were used last, and how
-// many events of each.
+// Of how many locks that are not held the past is remembered, those that were
+// used last, and how many events of each.
 const (
 	mostPasts  = 100
 	mostEvents = 60
@@ -48,12 +50,8 @@ const (
 func (w *Watch) noteLocked(a recipes.Acquire, e event) {
 	one := w.pasts[a.Path]
 	if one == nil {
-		if len(w.pasts) >= mostPasts {
-			delete(w.pasts, slices.MinFunc(slices.Collect(maps.Keys(w.pasts)), func(a, b string) int {
-				return w.pasts[a].used.Compare(w.pasts[b].used)
-			}))
-		}
-		one = &past{}
+		w.forgetLocked()
+		one = &past{path: a.Path, since: e.At}
 		w.pasts[a.Path] = one
 	}
 	switch {
@@ -73,8 +71,27 @@ func (w *Watch) noteLocked(a recipes.Acquire, e event) {
 	}
 }
 
+// forgetLocked makes room for a lock. It forgets those that were used longest
+// ago, and none with a lease.
+func (w *Watch) forgetLocked() {
+	spare := len(w.pasts) + 1 - mostPasts - len(w.leases)
+	if spare <= 0 {
+		return
+	}
+	held := map[string]bool{}
+	for _, l := range w.leases {
+		held[l.Path] = true
+	}
+	free := slices.DeleteFunc(slices.Collect(maps.Values(w.pasts)), func(p *past) bool { return held[p.path] })
+	slices.SortFunc(free, func(a, b *past) int { return a.used.Compare(b.used) })
+	for _, p := range free[:min(spare, len(free))] {
+		delete(w.pasts, p.path)
+	}
+}
+
 // pastBody is what the page of a line shows of it.
 type pastBody struct {
+	Since  time.Time // the counts begin
 	Counts []count
 	Times  string // of hand-overs
 	Events []shownEvent
@@ -104,7 +121,7 @@ func (w *Watch) past(path string) *pastBody {
 // body has the latest events first.
 func (p *past) body() *pastBody {
 	const enough = 20
-	b := &pastBody{Counts: []count{{"granted", p.granted}, {"by handoff", p.handoffs}, {"lost", p.lost}}}
+	b := &pastBody{Since: p.since, Counts: []count{{"granted", p.granted}, {"by handoff", p.handoffs}, {"lost", p.lost}}}
 	var times []time.Duration
 	for i := range p.events {
 		b.Events = append(b.Events, shownEvent{At: p.events[i].At, Text: p.events[i].Text})
@@ -169,8 +186,12 @@ func follows(from, to *event) bool {
 	}
 }
 
-// rounded shows a time with two or three digits.
+// rounded shows a time to the second from a minute on, and a shorter one with
+// up to three digits.
 func rounded(d time.Duration) string {
+	if d >= time.Minute {
+		return d.Round(time.Second).String()
+	}
 	unit := time.Duration(1)
 	for d >= 1000*unit {
 		unit *= 10

@@ -21,6 +21,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"count":  look.Count,
 	"plain":  escape.Text,
 	"clock":  func(t time.Time) string { return t.Format(time.TimeOnly) },
+	"date":   func(t time.Time) string { return t.Format(time.DateTime) },
 	"moment": func(t time.Time) string { return t.Format("15:04:05.000") },
 	"instant": func(now, then time.Time, exact bool) any {
 		return struct {

@@ -19,6 +19,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/untrusted"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
+	"github.com/zkrecipes/zkrecipes/recipes"
+	"github.com/zkrecipes/zkrecipes/recipes/rwlock"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -34,7 +36,7 @@ func TestWaitersInOrder(t *testing.T) {
 			wait(t, w, mutex(t, w.ConnectNext(), "/app/x", fmt.Sprintf("web-%d pid 1", i+1)), "/app/x", i+2)
 		}
 		p := of(t, w, page.WithWatch(watch))
-		body := sees(t, p, "/", "token "+tokenText(t, held.Token().String()), "6 more waiters, 2 not read")
+		body := sees(t, p, "/", "token "+tokenText(t, held.Token().String()), "6 more waiters, and 2 that were not read")
 		if strings.Contains(body, "asked to release") {
 			t.Error("somebody was asked to release")
 		}
@@ -78,6 +80,28 @@ func TestWaitersInOrder(t *testing.T) {
 		}
 		sees(t, p, lineAt("/app/x"), `data-label="What">asked to release`)
 		bubble.Release(t, held)
+	})
+}
+
+// TestWaitersBehindManyHolders: where the holders are all that is read, Now
+// folds no waiter, and says how many more there are.
+func TestWaitersBehindManyHolders(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		lock := func(i int) *rwlock.RWLock {
+			l, err := rwlock.New(w.ConnectNext(), "/app/x", recipes.WithData([]byte(fmt.Sprint("web-", i, " pid 1"))))
+			must(t, err)
+			return l
+		}
+		for i := range 10 {
+			bubble.Acquire(t, t.Context(), lock(i).Reader())
+		}
+		for i := range 3 {
+			wait(t, w, lock(10+i).Writer(), "/app/x", 11+i)
+		}
+		p := of(t, w)
+		if body := sees(t, p, "/", `<span class="quiet">and 2 that were not read</span></td>`); strings.Contains(body, "<details") {
+			t.Errorf("it folds something:\n%s", body)
+		}
 	})
 }
 
@@ -149,8 +173,8 @@ func TestShownDoctor(t *testing.T) {
 }
 
 // TestServersThatTellNothing: a server that refuses the word has told nothing,
-// neither has one that is silent or tells something else, and what one tells is
-// not obeyed.
+// neither has one that closes the connection without a word or tells something
+// else, and what one tells is not obeyed.
 func TestServersThatTellNothing(t *testing.T) {
 	var servers []string
 	for _, answer := range []string{
@@ -187,7 +211,7 @@ func TestServersThatTellNothing(t *testing.T) {
 	const none = " not told not told not told not told"
 	want := []string{
 		servers[0] + none, servers[1] + none, servers[2] + none,
-		servers[3] + ` &#34;\x1b[2J&#34; &#34;&lt;script&gt;window.ran=true&lt;/script&gt;\u202e not told 7`, servers[4] + " not reached not told not told not told",
+		servers[3] + ` &#34;\x1b[2J&#34; &#34;&lt;script&gt;window.ran=true&lt;/script&gt;\u202e&#34; not told 7`, servers[4] + " not reached not told not told not told",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
