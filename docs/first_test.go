@@ -2,6 +2,7 @@ package docs
 
 import (
 	"bufio"
+	"context"
 	"net"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // README's first program with a wrong address says so, though nobody has given
@@ -43,7 +45,9 @@ func TestFirstProgramSaysThatItsAddressIsWrong(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", program, filepath.Join(dir, "main.go")).CombinedOutput(); err != nil {
 		t.Fatalf("%s %v", out, err)
 	}
-	cmd := exec.CommandContext(t.Context(), program) // which kills it
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program) // which kills it
 	said, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

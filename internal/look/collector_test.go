@@ -222,6 +222,9 @@ func TestALargeListIsReadRarely(t *testing.T) {
 		if err := client.WaitConnected(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		if names, _, err := (Reader{Client: client}).Children(t.Context(), zkrtest.HeldDir(0)); err != nil || !isLarge(names) {
+			t.Errorf("%d names, %v", len(names), err)
+		}
 		from := NewScopedCollector(client, NewScope("/locks"), 0, 10*time.Second)
 		lists := func() int {
 			t.Helper()

@@ -56,7 +56,7 @@ func (s Scope) children(at string) (names []string, above bool) {
 type Reader struct {
 	Client *framework.Client
 	Scope  Scope
-	Large  *atomic.Bool // becomes true when it has read a list of more than a megabyte
+	Large  *atomic.Bool // unless nil, becomes true when it has read a list of more than a megabyte
 }
 
 // Get reads a znode.
@@ -107,7 +107,7 @@ func (r Reader) ReadAll(ctx context.Context, reads ...framework.Read) ([]framewo
 	}
 	for i, result := range got {
 		results[places[i]] = result
-		if isLarge(result.Children) {
+		if r.Large != nil && isLarge(result.Children) {
 			r.Large.Store(true)
 		}
 	}

@@ -44,8 +44,8 @@ func (d *demo) services() *scene {
 		if err := d.until(ctx, func() bool { return billing.Status().Instances == 3 }); err != nil {
 			return err
 		}
-		// call calls several times, which so many may not answer.
-		call := func(times, mayFail int, those ...string) error {
+		// call calls several times; exactly so many must fail.
+		call := func(times, fail int, those ...string) error {
 			failed, called := 0, map[string]int{}
 			for range times {
 				one, err := billing.Pick(ctx)
@@ -63,8 +63,8 @@ func (d *demo) services() *scene {
 					return fmt.Errorf("it has called %s, not only %q", name, those)
 				}
 			}
-			if failed != mayFail {
-				return fmt.Errorf("%d of %d calls failed, not %d", failed, times, mayFail)
+			if failed != fail {
+				return fmt.Errorf("%d of %d calls failed, not %d", failed, times, fail)
 			}
 			d.say("anna", "calls %v; failed: %d", called, failed)
 			return ratelimit.Sleep(ctx, demoWork)
@@ -83,7 +83,7 @@ func (d *demo) services() *scene {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		_ = ratelimit.Sleep(ctx, demoWork)
+		_ = ratelimit.Sleep(ctx, demoWork) // for who reads along, as after a call: Fresh needs no pause
 		if _, err := billing.Fresh(ctx); err != nil {
 			return err
 		}
