@@ -29,6 +29,8 @@ test: ## rings 1 and 2, with a part of what is random or long (processors tries 
 # In virtual time on one processor: with more, the race detector sometimes crashes, because the threads that run a bubble's timers
 # share one of its contexts (Go 1.26).
 BUBBLES = $(VIRTUAL) ./internal/test/sim/
+# Others have some such tests, beside those of processes.
+MIXED   = $(filter-out $(BUBBLES),$(sort $(ZKR) $(call tests_with,testing/synctest) $(call tests_with,github.com/zkrecipes/zkrecipes/internal/test/bubble)))
 
 # The race detector lets a process that ends wait for races of its other goroutines, by default for a second: as long as many tests take.
 # It does not look into the wire client, whose CreateContainer and CreateTTL, called while it closes, read an answer that is being decoded.
@@ -52,8 +54,8 @@ race-virtual: ## the part of race in virtual time
 
 .PHONY: race-processes
 race-processes: ## the rest of race, of which most runs processes in real time
-	$(RACE) -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(BUBBLES) $(ZKR) ./models)")
-	$(RACE) -short -cpu 1 $(ZKR)
+	$(RACE) -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(BUBBLES) $(MIXED) ./models)")
+	$(RACE) -short -cpu 1 $(MIXED)
 
 .PHONY: processors
 processors: ## all tests, and the whole of what is random or long, on four processors: events of one instant have another order there
