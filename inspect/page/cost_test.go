@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,29 +23,29 @@ func TestDeadlocksOnlyForViewers(t *testing.T) {
 		network := w.Embedded.ClientNet("page")
 		p := page.New(w.Servers(), page.WithRoots("/app"), page.WithClient(framework.WithDialer(network.Dial), framework.WithSessionTimeout(time.Hour)))
 		defer p.Close()
-		searches := 0
+		var searches atomic.Int32
 		network.Control(func(r testutil.Request) testutil.Action {
 			if r.Op == testutil.OpMultiRead || r.Op == testutil.OpSync {
-				searches++
+				searches.Add(1)
 			}
 			return testutil.Pass()
 		})
-		in := func(d time.Duration) int {
-			before := searches
+		in := func(d time.Duration) int32 {
+			before := searches.Load()
 			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(15 * time.Second) {
 				for _, topic := range []string{"", "ensemble", "line&path=/app/x"} {
 					follow(t, p, "topic="+topic)
 				}
 			}
-			return searches - before
+			return searches.Load() - before
 		}
 		if n := in(time.Minute); n != 0 {
 			t.Errorf("%d requests of searches, while nobody looks at deadlocks", n)
 		}
 		viewer := follow(t, p, "topic=deadlocks")
 		time.Sleep(18 * time.Second)
-		if searches < 3 {
-			t.Errorf("%d requests of searches in 18s", searches)
+		if n := searches.Load(); n < 3 {
+			t.Errorf("%d requests of searches in 18s", n)
 		}
 		viewer.leave()
 		<-viewer.ended
