@@ -79,6 +79,25 @@ func TestAClientLeavesAServerThatIsRemoved(t *testing.T) {
 	})
 }
 
+// areSpread checks that clients have left their connections in each quarter of
+// a session timeout, and not most of them in one.
+func areSpread(t *testing.T, states []*recorder, began time.Time) {
+	t.Helper()
+	quarters := [4]int{}
+	for _, one := range states {
+		for _, change := range one.all() {
+			if change.To == framework.Suspended {
+				quarters[min(3, change.At.Sub(began)*4/timeout)]++
+			}
+		}
+	}
+	for _, moved := range quarters {
+		if moved < 1 || moved > len(states)*3/5 {
+			t.Errorf("moves in each quarter of a session timeout: %v", quarters)
+		}
+	}
+}
+
 // All clients of a removed server move, each at another moment: they are spread
 // over a session timeout.
 func TestMovesAreSpreadOverASessionTimeout(t *testing.T) {
@@ -97,22 +116,12 @@ func TestMovesAreSpreadOverASessionTimeout(t *testing.T) {
 		}
 		began := time.Now()
 		time.Sleep(timeout + timeout/6)
-		quarters := [4]int{}
-		for i, c := range clients {
+		for _, c := range clients {
 			if at := c.Server(); !strings.Contains(membersOf(ens, 1, 2), at) {
 				t.Errorf("a client is at %s", at)
 			}
-			for _, change := range states[i].all() {
-				if change.To == framework.Suspended {
-					quarters[min(3, change.At.Sub(began)*4/timeout)]++
-				}
-			}
 		}
-		for _, moved := range quarters {
-			if moved < 1 || moved > n*3/5 {
-				t.Errorf("moves in each quarter of a session timeout: %v", quarters)
-			}
-		}
+		areSpread(t, states, began)
 	})
 }
 
