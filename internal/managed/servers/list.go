@@ -28,7 +28,7 @@ type list struct {
 	turn      turn
 	known     map[string]*knownName
 	changed   chan struct{} // closed when a lookup has ended; nil: nobody waits
-	preferred []string      // addresses that are called before all others, until a server has answered
+	preferred []string      // addresses that are called before all others, until a server other than back has answered
 	back      string        // the address to which the client has gone back; "": it has not
 }
 

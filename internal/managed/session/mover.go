@@ -28,7 +28,7 @@ type mover struct {
 	again    bool       // that goroutine has to look again
 
 	next   *servers.Prepared // the wire client's next dial gets this connection
-	latest passage           // zero: the session is elsewhere since
+	latest passage           // zero: there was none, or the session is elsewhere since
 }
 
 // passage is a move that was begun.
@@ -113,8 +113,9 @@ func (m *mover) back() (to servers.Server, ok bool) {
 	return p.left, p.isBack
 }
 
-// refuse returns an error if a server does not know the session, and the client
-// moves there now: see package link's Config.Vouch.
+// refuse returns an error if a server that does not know the session is the
+// target of the latest move, and is not believed: see package link's
+// Config.Vouch.
 func (m *mover) refuse(at servers.Server) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
