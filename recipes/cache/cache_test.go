@@ -349,7 +349,10 @@ func TestListenSaysWhatIsFirst(t *testing.T) {
 		var states []cache.State
 		stop := k.Listen(func(b cache.Batch) { states = append(states, b.Status.State) })
 		synctest.Wait()
+		w.ClientNet("reader").Cut()
 		k.Start()
+		time.Sleep(time.Minute) // another reason for the same state is no batch
+		w.ClientNet("reader").Heal()
 		view(t, k.Synced)
 		synctest.Wait()
 		stop()
