@@ -397,6 +397,7 @@ func TestAThousandServices(t *testing.T) {
 
 // What is below an instance is not read.
 func TestBelowAnInstance(t *testing.T) {
+	bubble.Usual(t, bubble.OneShot) // needs multiRead: a recheck is one request then
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		c := w.ConnectNext()
 		register(t, open(t, c), instance{Name: "billing", ID: "a", Type: discovery.Static})
