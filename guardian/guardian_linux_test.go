@@ -21,6 +21,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/test/guarding"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
+	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -84,7 +85,7 @@ func hold() {
 		if d, err := time.ParseDuration(os.Getenv("HOLDER_TIMEOUT")); err == nil {
 			timeout = d
 		}
-		c, err := framework.New(os.Getenv("GUARDIAN_SERVERS"), append(append(g.Options(), identityOf("HOLDER").options()...), framework.WithSessionTimeout(timeout), framework.WithCreateChroot())...)
+		c, err := framework.New(os.Getenv("GUARDIAN_SERVERS"), append(append(g.Options(), identityOf("HOLDER").options()...), framework.WithSessionTimeout(timeout), framework.WithRetry(retry.Forever(100*time.Millisecond)), framework.WithCreateChroot())...)
 		must(err)
 		return c
 	}

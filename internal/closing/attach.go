@@ -16,8 +16,11 @@ import (
 const (
 	// hedge is how long one member may take before the next one is also asked.
 	hedge = 50 * time.Millisecond
-	// longestStep bounds the time that a connect may take.
-	longestStep = 2 * time.Second
+	// firstLimit bounds the time that the first connect to a member may take. A
+	// machine that is busy, or a long way to it, may need more for TLS and SASL. So
+	// the next one has twice as long, up to a third of the session timeout: that is
+	// what the process had.
+	firstLimit = 2 * time.Second
 	// Pauses between rounds in which no member could be used. A leader's
 	// election takes some hundred milliseconds.
 	shortestPause = 25 * time.Millisecond
@@ -31,9 +34,9 @@ const (
 // target is a session that is to be closed. One goroutine at a time uses it.
 type target struct {
 	Session
-	died  time.Time
-	limit time.Duration // of each step
-	done  chan struct{} // closed: nobody takes results any more
+	died   time.Time
+	limits map[servers.Server]time.Duration // of the next connect to each, apart from the first; by the zero Server: of lookups
+	done   chan struct{}                    // closed: nobody takes results any more
 
 	attached bool
 	at       servers.Server // where it is, or was
@@ -42,9 +45,9 @@ type target struct {
 	unsure   bool           // another connect was sent, which may move it later
 	least    leasts
 
-	results chan result // of connects
-	open    int         // connects whose results were not taken
-	sent    int         // connects that were begun
+	results chan result             // of connects
+	open    map[servers.Server]bool // members of which the result was not taken
+	sent    int                     // connects that were begun
 }
 
 // leasts are the shortest session timeouts that servers grant, as far as they
@@ -59,15 +62,28 @@ type result struct {
 	gone   bool
 	err    error
 	unsent bool          // the server was not asked for the session
+	slow   bool          // its time was over
 	least  time.Duration // the shortest session timeout that the server grants; 0: not known
 }
 
 func newTarget(s Session, died time.Time) *target {
 	return &target{
-		Session: s, died: died, limit: max(min(s.Timeout/3, longestStep), time.Millisecond),
+		Session: s, died: died, limits: map[servers.Server]time.Duration{}, open: map[servers.Server]bool{},
 		done: make(chan struct{}), results: make(chan result), least: leasts{},
 	}
 }
+
+// longest returns the longest time that a connect may take.
+func (t *target) longest() time.Duration { return max(t.Timeout/3, time.Millisecond) }
+
+// limit returns how long the next connect to a member may take, or the next
+// lookup.
+func (t *target) limit(to servers.Server) time.Duration {
+	return min(max(firstLimit, t.limits[to]), t.longest())
+}
+
+// grow gives the next one twice as long.
+func (t *target) grow(to servers.Server) { t.limits[to] = 2 * t.limit(to) }
 
 // drop ends the use of a target. Connects that are under way end by themselves.
 func (t *target) drop() {
@@ -109,7 +125,12 @@ func (t *target) attachAgain(ctx context.Context) error {
 		return err
 	}
 	for mine := t.sent; ; {
-		r := <-t.results // a connect ends within its limit
+		var r result
+		select {
+		case r = <-t.results:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 		t.took(r)
 		switch {
 		case r.number != mine:
@@ -137,11 +158,14 @@ func (t *target) takeLate() {
 	}
 }
 
-// took counts a result that was taken, and remembers what its server grants.
+// took notes a result that was taken, and what it says of its server.
 func (t *target) took(r result) {
-	t.open--
+	delete(t.open, r.at)
 	if r.least > 0 {
 		t.least[r.at] = r.least
+	}
+	if r.slow {
+		t.grow(r.at)
 	}
 }
 
@@ -173,10 +197,9 @@ func (t *target) fatal(err error) error {
 // that it is over. It asks the member that the session was connected to, and
 // then the others, each when the one before has failed or takes long.
 func (t *target) attach(ctx context.Context) error {
-	pause := shortestPause
 	var last error
-	for {
-		won, err := t.round(ctx)
+	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
+		won, err := t.round(ctx, pause)
 		last = cmp.Or(err, last)
 		if won {
 			return nil
@@ -184,51 +207,46 @@ func (t *target) attach(ctx context.Context) error {
 		if fatal := t.fatal(err); fatal != nil {
 			return fatal
 		}
-		select {
-		case r := <-t.results:
-			t.took(r)
-			if r.err == nil { // late, but as good
-				t.use(r)
-				t.unsure = t.open > 0 || t.unsure
-				return nil
-			}
-			t.unsure = t.unsure || !r.unsent
-		case <-time.After(pause/2 + random.N(pause/2)):
-		case <-ctx.Done():
+		if ctx.Err() != nil {
 			return errors.Join(context.Cause(ctx), last)
 		}
-		pause = min(2*pause, longestPause)
 	}
 }
 
-// round asks each member once.
-func (t *target) round(ctx context.Context) (won bool, err error) {
-	members := t.Ensemble.Find(ctx, t.limit)
-	random.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
-	slices.SortStableFunc(members, func(a, b servers.Server) int { return t.rank(a) - t.rank(b) })
+// round asks each member once that has answered all before, and pauses once one
+// has failed. So one that is silent does not keep it from asking the others
+// again. An answer that comes in the pause, or to an earlier round, is as good.
+func (t *target) round(ctx context.Context, pause time.Duration) (won bool, err error) {
+	var lookups servers.Server
+	members := t.Ensemble.Find(ctx, t.limit(lookups))
 	if len(members) == 0 {
 		err = errors.New("no address of a server is known")
+		t.grow(lookups)
 	}
-	next, pending := time.After(0), 0
+	members = slices.DeleteFunc(members, func(m servers.Server) bool { return t.open[m] })
+	random.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+	slices.SortStableFunc(members, func(a, b servers.Server) int { return t.rank(a) - t.rank(b) })
+	next, pausing := time.After(0), false
 	for asked := 0; ; {
-		if asked == len(members) {
-			next = nil
-			if pending == 0 {
-				return false, err
+		if asked == len(members) && !pausing {
+			if next, pausing = nil, err != nil || len(t.open) == 0; pausing {
+				next = time.After(pause/2 + random.N(pause/2))
 			}
 		}
 		select {
 		case <-next:
+			if pausing {
+				return false, err
+			}
 			if err := t.connect(ctx, members[asked]); err != nil {
 				return false, err
 			}
-			asked, pending, next = asked+1, pending+1, time.After(hedge)
+			asked, next = asked+1, time.After(hedge)
 		case r := <-t.results:
 			t.took(r)
-			pending--
 			if r.err == nil {
 				t.use(r)
-				t.unsure = t.unsure || t.open > 0
+				t.unsure = t.unsure || len(t.open) > 0
 				return true, nil
 			}
 			t.unsure = t.unsure || !r.unsent
@@ -284,11 +302,11 @@ func (t *target) connect(ctx context.Context, to servers.Server) error {
 	if _, may := t.left(least); !may {
 		return errTooLate
 	}
-	t.open++
+	t.open[to] = true
 	t.sent++
-	number := t.sent
-	go func() { // ends within the limit
-		r := t.try(ctx, to, least)
+	number, limit := t.sent, t.limit(to)
+	go func() { // ends within the limit, and once more that
+		r := t.try(ctx, to, limit, least)
 		r.at, r.number = to, number
 		select {
 		case t.results <- r:
@@ -305,25 +323,29 @@ func (t *target) connect(ctx context.Context, to servers.Server) error {
 // member answers the connect at once, but may have taken requests of the
 // session before that it has not handed on yet. So try also awaits the answer
 // to a ping, which comes behind them.
-func (t *target) try(ctx context.Context, to servers.Server, least time.Duration) result {
+func (t *target) try(ctx context.Context, to servers.Server, limit, least time.Duration) (r result) {
 	ctx, began := context.WithoutCancel(ctx), time.Now()
-	if left, _ := t.left(0); least == 0 && t.Left.IsZero() && left < t.Timeout-t.Timeout/unknownLeast {
+	if t.mustAskLeast(least) {
 		var err error
-		if least, err = t.askLeast(ctx, to); err != nil {
-			return result{err: err, unsent: true}
+		if least, err = t.askLeast(ctx, to, limit); err != nil {
+			return result{err: err, unsent: true, slow: time.Since(began) >= limit}
 		}
+		began = time.Now()
 	}
-	left, may := t.left(least)
-	if !may {
-		return result{err: errTooLate, unsent: true, least: least}
-	}
-	ask := &wire.ConnectRequest{Timeout: int32(left.Milliseconds()), SessionID: t.ID, Password: t.Password}
-	conn, answer, err := t.Ensemble.Connect(ctx, to, max(t.limit-time.Since(began), time.Millisecond), ask)
-	var dial *net.OpError
-	r := result{
-		conn: conn, err: err, gone: err == nil && conn == nil,
-		unsent: errors.As(err, &dial) && dial.Op == "dial", least: least,
-	}
+	var ask *wire.ConnectRequest // nil: nothing was sent
+	conn, answer, err := t.Ensemble.Connect(ctx, to, limit, func() (*wire.ConnectRequest, error) {
+		left, may := t.left(least)
+		switch {
+		case !may:
+			return nil, errTooLate
+		case t.mustAskLeast(least): // the dial took long
+			return nil, errors.New("the shortest session timeout that the server grants is not known")
+		}
+		ask = &wire.ConnectRequest{Timeout: int32(left.Milliseconds()), SessionID: t.ID, Password: t.Password}
+		return ask, nil
+	})
+	r = result{conn: conn, err: err, gone: err == nil && conn == nil, unsent: ask == nil, least: least}
+	defer func() { r.slow = r.err != nil && time.Since(began) >= limit }()
 	if conn == nil {
 		return r
 	}
@@ -343,11 +365,18 @@ func (t *target) try(ctx context.Context, to servers.Server, least time.Duration
 	return r
 }
 
+// mustAskLeast reports whether a connect may extend the session by much at a
+// server of which it is not known what it grants at least.
+func (t *target) mustAskLeast(least time.Duration) bool {
+	left, _ := t.left(0)
+	return least == 0 && t.Left.IsZero() && left < t.Timeout-t.Timeout/unknownLeast
+}
+
 // askLeast asks a server for the shortest session timeout that it grants, by a
 // session that it opens and closes.
-func (t *target) askLeast(ctx context.Context, to servers.Server) (time.Duration, error) {
-	ask := &wire.ConnectRequest{Timeout: 1, Password: make([]byte, wire.PasswordSize)}
-	conn, answer, err := t.Ensemble.Connect(ctx, to, t.limit, ask)
+func (t *target) askLeast(ctx context.Context, to servers.Server, limit time.Duration) (time.Duration, error) {
+	ask := servers.Ask(&wire.ConnectRequest{Timeout: 1, Password: make([]byte, wire.PasswordSize)})
+	conn, answer, err := t.Ensemble.Connect(ctx, to, limit, ask)
 	if err != nil {
 		return 0, err
 	}

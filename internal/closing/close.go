@@ -127,7 +127,7 @@ func (t *target) close(ctx context.Context) error {
 			return nil
 		}
 		if t.conn != nil {
-			_ = t.conn.SetDeadline(time.Now().Add(t.limit))
+			_ = t.conn.SetDeadline(time.Now().Add(t.limit(t.at)))
 			if err = exchange(t.conn, closeRequest, closeXid); err == nil {
 				t.over = true
 				return nil

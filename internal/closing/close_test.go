@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,6 +31,7 @@ type fake struct {
 	// same, if executed says so.
 	answer func(member int, session int64, nth int) (after time.Duration, err error)
 	back   func(member int) time.Duration // how long its answers take
+	dial   time.Duration                  // how long each dial takes, TLS included
 	close  func(session int64, nth int) (executed bool, err error)
 	other  bool                                          // it opens another session
 	queue  func(member int, session int64) time.Duration // how long requests wait there that it has taken before
@@ -68,9 +70,17 @@ func (f *fake) Find(context.Context, time.Duration) (all []servers.Server) {
 	return all
 }
 
-func (f *fake) Connect(_ context.Context, to servers.Server, limit time.Duration, ask *wire.ConnectRequest) (net.Conn, wire.ConnectResponse, error) {
+func (f *fake) Connect(_ context.Context, to servers.Server, limit time.Duration, request func() (*wire.ConnectRequest, error)) (net.Conn, wire.ConnectResponse, error) {
 	var member int
 	_, _ = fmt.Sscanf(to.Name, "m%d", &member)
+	if time.Sleep(min(f.dial, limit)); f.dial >= limit {
+		return nil, wire.ConnectResponse{}, context.DeadlineExceeded
+	}
+	limit -= f.dial
+	ask, err := request()
+	if err != nil {
+		return nil, wire.ConnectResponse{}, err
+	}
 	id := ask.SessionID
 	f.mu.Lock()
 	f.nth[id]++
@@ -607,6 +617,68 @@ func TestThroughAnElection(t *testing.T) {
 		if f.nth[10] > 60 {
 			t.Errorf("%d connects", f.nth[10])
 		}
+	})
+}
+
+// TestMembersThatTakeLong: whatever a member needs for a connect, up to the time
+// that the process had for it, its session is closed, and never extended.
+func TestMembersThatTakeLong(t *testing.T) {
+	const timeout = 60 * time.Second
+	for name, test := range map[string]struct {
+		dial, answer time.Duration
+		least        time.Duration
+		closes       bool
+		within       time.Duration
+	}{
+		"the dial":         {dial: 3 * time.Second, closes: true, within: 20 * time.Second},
+		"the answer":       {answer: 3 * time.Second, closes: true, within: 20 * time.Second},
+		"both":             {dial: 4 * time.Second, answer: 4 * time.Second, closes: true, within: 50 * time.Second},
+		"longer than that": {dial: timeout/3 + time.Millisecond, within: timeout + time.Second},
+		"the dial, when no less is granted than was left before it": {dial: 3 * time.Second, least: timeout - 5*time.Second, within: timeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(2)
+				f.dial, f.least = test.dial, test.least
+				f.answer = func(int, int64, int) (time.Duration, error) { return test.answer, nil }
+				errs := Close(t.Context(), f.sessions(2, timeout), f.began)
+				took := time.Since(f.began)
+				if err := errors.Join(errs...); (err == nil) != test.closes || took > test.within {
+					t.Errorf("%v, after %v", err, took)
+				}
+				time.Sleep(timeout) // until the last connects have ended
+				for id, until := range f.until {
+					if late := until.Sub(f.began.Add(timeout)); late > test.answer+time.Millisecond {
+						t.Errorf("session %d ends %v later", id, late)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestASilentMember does not keep the others from being asked again, for as
+// long as it may take itself. It has one connect at a time.
+func TestASilentMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		over := f.began.Add(10 * time.Second)
+		var silent atomic.Int32
+		f.answer = func(member int, _ int64, _ int) (time.Duration, error) {
+			switch {
+			case member == 0:
+				silent.Add(1)
+				return time.Hour, nil
+			case time.Now().Before(over):
+				return time.Millisecond, errors.New("hung up")
+			}
+			return time.Millisecond, nil
+		}
+		errs := Close(t.Context(), f.sessions(1, 60*time.Second), f.began)
+		if late := time.Since(over); errs[0] != nil || late > longestPause+10*time.Millisecond || silent.Load() > 4 {
+			t.Errorf("%v, %v after the others were to be had; the silent one was asked %d times", errs[0], late, silent.Load())
+		}
+		time.Sleep(2 * time.Hour)
 	})
 }
 

@@ -19,9 +19,10 @@ import (
 type Ensemble interface {
 	// Find returns the servers, after lookups of at most limit.
 	Find(ctx context.Context, limit time.Duration) []servers.Server
-	// Connect connects to a session within limit. It returns no connection, and
-	// no error either, if the session is gone. A connection has a deadline.
-	Connect(ctx context.Context, to servers.Server, limit time.Duration, ask *wire.ConnectRequest) (net.Conn, wire.ConnectResponse, error)
+	// Connect connects to a session within limit. It calls ask for the request
+	// when it has dialed, and sends nothing if ask fails. It returns no connection,
+	// and no error either, if the session is gone. A connection has a deadline.
+	Connect(ctx context.Context, to servers.Server, limit time.Duration, ask func() (*wire.ConnectRequest, error)) (net.Conn, wire.ConnectResponse, error)
 }
 
 // Open returns the ensemble that a client with the same options would use. It
@@ -68,12 +69,12 @@ func (m members) Find(ctx context.Context, limit time.Duration) (all []servers.S
 
 // Connect presents no credentials to a server that refuses them: most servers
 // close a session without credentials, too.
-func (m members) Connect(ctx context.Context, to servers.Server, limit time.Duration, ask *wire.ConnectRequest) (net.Conn, wire.ConnectResponse, error) {
+func (m members) Connect(ctx context.Context, to servers.Server, limit time.Duration, ask func() (*wire.ConnectRequest, error)) (net.Conn, wire.ConnectResponse, error) {
 	authenticated := len(m.Credentials()) > 0
 	began := time.Now()
-	conn, answer, err := m.Raw.Connect(ctx, to, limit, ask, authenticated)
+	conn, answer, err := m.ConnectBy(ctx, to, limit, ask, authenticated)
 	if authenticated && (errors.Is(err, zk.ErrAuthFailed) || errors.Is(err, framework.ErrAuthFailed)) {
-		return m.Raw.Connect(ctx, to, max(limit-time.Since(began), time.Millisecond), ask, false)
+		return m.ConnectBy(ctx, to, max(limit-time.Since(began), time.Millisecond), ask, false)
 	}
 	return conn, answer, err
 }

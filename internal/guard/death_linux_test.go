@@ -239,7 +239,7 @@ func TestAReset(t *testing.T) {
 // silent is an ensemble that does not answer.
 type silent struct{ record }
 
-func (silent) Connect(_ context.Context, _ servers.Server, limit time.Duration, _ *wire.ConnectRequest) (net.Conn, wire.ConnectResponse, error) {
+func (silent) Connect(_ context.Context, _ servers.Server, limit time.Duration, _ func() (*wire.ConnectRequest, error)) (net.Conn, wire.ConnectResponse, error) {
 	time.Sleep(limit)
 	return nil, wire.ConnectResponse{}, os.ErrDeadlineExceeded
 }
@@ -383,8 +383,10 @@ type asked struct {
 	timeouts chan time.Duration
 }
 
-func (a asked) Connect(ctx context.Context, to servers.Server, limit time.Duration, ask *wire.ConnectRequest) (net.Conn, wire.ConnectResponse, error) {
-	a.timeouts <- time.Duration(ask.Timeout) * time.Millisecond
+func (a asked) Connect(ctx context.Context, to servers.Server, limit time.Duration, ask func() (*wire.ConnectRequest, error)) (net.Conn, wire.ConnectResponse, error) {
+	if asked, err := ask(); err == nil {
+		a.timeouts <- time.Duration(asked.Timeout) * time.Millisecond
+	}
 	return a.record.Connect(ctx, to, limit, ask)
 }
 

@@ -93,8 +93,12 @@ func (r record) Find(context.Context, time.Duration) []servers.Server {
 	return []servers.Server{{Name: "m:2181", Address: "m:2181"}}
 }
 
-func (r record) Connect(_ context.Context, _ servers.Server, _ time.Duration, ask *wire.ConnectRequest) (net.Conn, wire.ConnectResponse, error) {
-	session := ask.SessionID
+func (r record) Connect(_ context.Context, _ servers.Server, _ time.Duration, ask func() (*wire.ConnectRequest, error)) (net.Conn, wire.ConnectResponse, error) {
+	asked, err := ask()
+	if err != nil {
+		return nil, wire.ConnectResponse{}, err
+	}
+	session := asked.SessionID
 	if session != 0 { // otherwise a new one, to learn what is granted: a death that is noticed late
 		r.note("connect %d", session)
 	}
@@ -113,7 +117,7 @@ func (r record) Connect(_ context.Context, _ servers.Server, _ time.Duration, as
 			_, _ = theirs.Write(wire.AppendFrame(nil, &wire.ReplyHeader{Xid: ask.Xid, Zxid: 1}))
 		}
 	}()
-	return ours, wire.ConnectResponse{SessionID: session, Timeout: ask.Timeout}, nil
+	return ours, wire.ConnectResponse{SessionID: session, Timeout: asked.Timeout}, nil
 }
 
 func (r record) config(after time.Duration) Config {

@@ -107,8 +107,8 @@ func TestFilesOfAUser(t *testing.T) {
 // picky is an ensemble that does not answer for session 10.
 type picky struct{ record }
 
-func (p picky) Connect(ctx context.Context, to servers.Server, limit time.Duration, ask *wire.ConnectRequest) (net.Conn, wire.ConnectResponse, error) {
-	if ask.SessionID == 10 {
+func (p picky) Connect(ctx context.Context, to servers.Server, limit time.Duration, ask func() (*wire.ConnectRequest, error)) (net.Conn, wire.ConnectResponse, error) {
+	if asked, err := ask(); err == nil && asked.SessionID == 10 {
 		return silent(p).Connect(ctx, to, limit, ask)
 	}
 	return p.record.Connect(ctx, to, limit, ask)

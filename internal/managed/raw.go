@@ -81,7 +81,12 @@ func (r Raw) Dial(ctx context.Context, to servers.Server, limit time.Duration) (
 // wanted. It returns no connection, and no error either, if the session is
 // gone. A session that was opened is returned with an error as well.
 func (r Raw) Connect(ctx context.Context, to servers.Server, limit time.Duration, connect *wire.ConnectRequest, authenticated bool) (net.Conn, wire.ConnectResponse, error) {
-	return r.core.servers.Connect(ctx, to, limit, connect, authenticated, nil)
+	return r.ConnectBy(ctx, to, limit, servers.Ask(connect), authenticated)
+}
+
+// ConnectBy is Connect. It calls ask for the request when it has dialed.
+func (r Raw) ConnectBy(ctx context.Context, to servers.Server, limit time.Duration, ask func() (*wire.ConnectRequest, error), authenticated bool) (net.Conn, wire.ConnectResponse, error) {
+	return r.core.servers.Connect(ctx, to, limit, ask, authenticated, nil)
 }
 
 // Close closes a session over a separate connection, in one write. It returns

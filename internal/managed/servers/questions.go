@@ -96,7 +96,7 @@ var ErrHangsUp = errors.New("the server ends the connection on this operation")
 // session had not expired, and another error if the server has not said it.
 func (s *Servers) TryOperation(ctx context.Context, to Server, limit time.Duration, op wire.Op, body wire.Appender) (has bool, err error) {
 	began := time.Now()
-	conn, session, err := s.Connect(ctx, to, limit, &wire.ConnectRequest{Timeout: int32(limit.Milliseconds()), Password: make([]byte, wire.PasswordSize)}, true, readRoot)
+	conn, session, err := s.Connect(ctx, to, limit, Ask(&wire.ConnectRequest{Timeout: int32(limit.Milliseconds()), Password: make([]byte, wire.PasswordSize)}), true, readRoot)
 	if session.SessionID != 0 {
 		defer func() {
 			if err := s.CloseAt(context.Background(), to, session.SessionID, session.Password, true, min(limit, MaxStep)); err != nil {
@@ -296,7 +296,7 @@ func (s *Servers) lookAtRoot(ctx context.Context, at Server, limit time.Duration
 	requests := wire.AppendFrame(nil, &wire.RequestHeader{Xid: firstXid, Op: wire.OpSync}, &wire.PathRequest{Path: "/"})
 	requests = wire.AppendFrame(requests, &wire.RequestHeader{Xid: firstXid + 1, Op: wire.OpExists}, &wire.WatchRequest{Path: s.cfg.Root})
 	requests = wire.AppendFrame(requests, &wire.RequestHeader{Xid: firstXid + 2, Op: wire.OpCloseSession})
-	conn, _, err := s.Connect(ctx, at, limit, &wire.ConnectRequest{Timeout: shortest, Password: make([]byte, wire.PasswordSize)}, true, requests)
+	conn, _, err := s.Connect(ctx, at, limit, Ask(&wire.ConnectRequest{Timeout: shortest, Password: make([]byte, wire.PasswordSize)}), true, requests)
 	if err == nil && conn == nil {
 		err = errBadAnswer
 	}

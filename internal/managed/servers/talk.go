@@ -43,7 +43,7 @@ type answers struct {
 // sends one request. Without SASL that is one write. It fails unless each is
 // answered with success.
 func (s *Servers) converse(ctx context.Context, to Server, limit time.Duration, connect *wire.ConnectRequest, authenticated bool, request []byte) (answers, error) {
-	conn, session, err := s.Connect(ctx, to, limit, connect, authenticated, request)
+	conn, session, err := s.Connect(ctx, to, limit, Ask(connect), authenticated, request)
 	a := answers{session: session.SessionID, password: session.Password}
 	if conn == nil {
 		return a, err
@@ -60,12 +60,19 @@ func (s *Servers) dialTime(limit time.Duration) time.Duration {
 	return min(limit, max(s.cfg.Timeout/3, MaxStep))
 }
 
+// Ask returns what Connect calls for a request that does not depend on the
+// time.
+func Ask(connect *wire.ConnectRequest) func() (*wire.ConnectRequest, error) {
+	return func() (*wire.ConnectRequest, error) { return connect, nil }
+}
+
 // Connect connects to a session at a server, or to a new one, within limit. It
+// calls ask for the request when it has dialed, and fails if ask does. It
 // authenticates unless that is not wanted, and sends frames, which may be
 // nil; the caller reads their answers. It returns no connection if it fails, or
 // if the session is gone. With an error it may return the session that was
 // opened.
-func (s *Servers) Connect(ctx context.Context, to Server, limit time.Duration, connect *wire.ConnectRequest, authenticated bool, frames []byte) (_ net.Conn, session wire.ConnectResponse, err error) {
+func (s *Servers) Connect(ctx context.Context, to Server, limit time.Duration, ask func() (*wire.ConnectRequest, error), authenticated bool, frames []byte) (_ net.Conn, session wire.ConnectResponse, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, session, err
 	}
@@ -92,6 +99,10 @@ func (s *Servers) Connect(ctx context.Context, to Server, limit time.Duration, c
 	}()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
+		return nil, session, err
+	}
+	connect, err := ask()
+	if err != nil {
 		return nil, session, err
 	}
 	first, rest := wire.AppendFrame(nil, connect), []byte(nil)

@@ -3,6 +3,7 @@ package guarding
 
 import (
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/zkrecipes/zkrecipes/framework"
@@ -24,13 +25,25 @@ func Daemon(t *testing.T, servers string, opts ...framework.Option) (socket stri
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
+	var mu sync.Mutex
+	over := false // guarded by mu: nothing may be logged any more
+	log := func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over {
+			t.Log(text)
+		}
+	}
 	go func() {
-		ended <- guard.ServeAll(t.Context(), l, guard.Config{Ensembles: []guard.Ensemble{{Servers: servers, Closing: ensemble}}})
+		ended <- guard.ServeAll(t.Context(), l, guard.Config{Ensembles: []guard.Ensemble{{Servers: servers, Closing: ensemble}}, Log: log})
 	}()
 	t.Cleanup(func() {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
 	})
 	return socket
 }
