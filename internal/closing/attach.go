@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
@@ -48,7 +49,10 @@ type target struct {
 	results chan result             // of connects
 	open    map[servers.Server]bool // members of which the result was not taken
 	sent    int                     // connects that were begun
+	used    atomic.Int32            // results that were used: a connect that was begun before is not sent any more
 }
+
+var errOvertaken = errors.New("another connect was answered before")
 
 // leasts are the shortest session timeouts that servers grant, as far as they
 // are known.
@@ -87,6 +91,7 @@ func (t *target) grow(to servers.Server) { t.limits[to] = 2 * t.limit(to) }
 
 // drop ends the use of a target. Connects that are under way end by themselves.
 func (t *target) drop() {
+	t.used.Add(1)
 	close(t.done)
 	t.leave()
 }
@@ -182,6 +187,7 @@ func (t *target) onLate(r result) {
 // use makes a result that of the session.
 func (t *target) use(r result) {
 	t.leave()
+	t.used.Add(1)
 	t.conn, t.at, t.attached, t.over = r.conn, r.at, !r.gone, t.over || r.gone
 }
 
@@ -267,15 +273,17 @@ func (t *target) round(ctx context.Context, pause time.Duration) (won bool, err 
 // attached: another session may be closed by now, and its old writes must not
 // be accepted again.
 func (t *target) rank(at servers.Server) int {
-	isOld := at.Name == t.Server || at.Address == t.Server
 	switch {
-	case t.at == servers.Server{} && isOld, t.at == at:
+	case t.at == servers.Server{} && t.isOld(at), t.at == at:
 		return 0
-	case isOld:
+	case t.isOld(at):
 		return 2
 	}
 	return 1
 }
+
+// isOld reports whether the process was connected to the session at a member.
+func (t *target) isOld(at servers.Server) bool { return at.Name == t.Server || at.Address == t.Server }
 
 // left returns what is left of the session, and whether it may be asked for at
 // a server that grants no less than least. A session that the process had given
@@ -304,9 +312,10 @@ func (t *target) connect(ctx context.Context, to servers.Server) error {
 	}
 	t.open[to] = true
 	t.sent++
-	number, limit := t.sent, t.limit(to)
-	go func() { // ends within the limit, and once more that
-		r := t.try(ctx, to, limit, least)
+	number, limit, used := t.sent, t.limit(to), t.used.Load()
+	isWanted := func() bool { return t.used.Load() == used }
+	go func() { // ends within some limits
+		r := t.try(ctx, to, limit, least, isWanted)
 		r.at, r.number = to, number
 		select {
 		case t.results <- r:
@@ -319,25 +328,55 @@ func (t *target) connect(ctx context.Context, to servers.Server) error {
 	return nil
 }
 
-// try attaches to the session at a member, unless that could extend it. A
-// member answers the connect at once, but may have taken requests of the
-// session before that it has not handed on yet. So try also awaits the answer
-// to a ping, which comes behind them.
-func (t *target) try(ctx context.Context, to servers.Server, limit, least time.Duration) (r result) {
+// try attaches to the session at a member, unless that could extend it.
+//
+// A leader may have lost its quorum, and not have noticed, as one that was
+// stopped for a while. It would answer, and nobody else would know of the
+// attach; or it would say that the session is over, which the next leader has
+// opened. So a member at which the process was not is believed only once it has
+// opened a session: that takes a quorum.
+func (t *target) try(ctx context.Context, to servers.Server, limit, least time.Duration, isWanted func() bool) (r result) {
 	ctx, began := context.WithoutCancel(ctx), time.Now()
-	if t.mustAskLeast(least) {
+	opens := func() bool {
 		var err error
 		if least, err = t.askLeast(ctx, to, limit); err != nil {
-			return result{err: err, unsent: true, slow: time.Since(began) >= limit}
+			r = result{err: err, slow: time.Since(began) >= limit}
 		}
 		began = time.Now()
+		return err == nil
 	}
+	if t.mustAskLeast(least) && !opens() {
+		r.unsent = true
+		return r
+	}
+	if r = t.ask(ctx, to, limit, least, isWanted); r.err != nil || t.isOld(to) {
+		return r
+	}
+	if r.conn != nil {
+		_ = r.conn.Close() // the server may allow no more
+	}
+	if !isWanted() { // the session may have moved back
+		return result{err: errOvertaken, least: r.least}
+	}
+	if opens() {
+		r = t.ask(ctx, to, limit, least, isWanted)
+	}
+	return r
+}
+
+// ask sends one connect, and awaits the answer. A member answers it at once,
+// but may have taken requests of the session before that it has not handed on
+// yet. So ask also awaits the answer to a ping, which comes behind them.
+func (t *target) ask(ctx context.Context, to servers.Server, limit, least time.Duration, isWanted func() bool) (r result) {
 	var ask *wire.ConnectRequest // nil: nothing was sent
+	began := time.Now()
 	conn, answer, err := t.Ensemble.Connect(ctx, to, limit, func() (*wire.ConnectRequest, error) {
 		left, may := t.left(least)
 		switch {
 		case !may:
 			return nil, errTooLate
+		case !isWanted(): // nor would Close attach behind it
+			return nil, errOvertaken
 		case t.mustAskLeast(least): // the dial took long
 			return nil, errors.New("the shortest session timeout that the server grants is not known")
 		}

@@ -26,7 +26,15 @@
 // not the only one of its session, Close attaches once more at the members that
 // were chosen, and again if a late answer comes in that time. An answer that is
 // later still undoes that. docs/proof.md says what remains. A close without an
-// answer is repeated at the old member last.
+// answer is repeated at the old member last. Once one connect of a session is
+// answered, none is sent that was begun before: its dial may take long.
+//
+// # Leaders without a quorum
+//
+// A leader may have lost its quorum, and not have noticed. It answers, although
+// the next leader leaves the session where it is; or it does not know one that
+// the next leader has opened. So a member at which the process was not is
+// believed only once it has opened a session, and has answered again.
 //
 // # Never worse than without
 //
