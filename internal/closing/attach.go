@@ -17,10 +17,10 @@ import (
 const (
 	// hedge is how long one member may take before the next one is also asked.
 	hedge = 50 * time.Millisecond
-	// firstLimit bounds the time that the first connect to a member may take. A
-	// machine that is busy, or a long way to it, may need more for TLS and SASL. So
-	// the next one has twice as long, up to a third of the session timeout: that is
-	// what the process had.
+	// firstLimit bounds the time that the first connect to a member may take.
+	// TLS and SASL on a busy machine, or over a long way, may need more. So the
+	// next one has twice as long, up to a third of the session timeout: what the
+	// process had.
 	firstLimit = 2 * time.Second
 	// Pauses between rounds in which no member could be used. A leader's
 	// election takes some hundred milliseconds.

@@ -633,8 +633,8 @@ func TestThroughAnElection(t *testing.T) {
 	})
 }
 
-// TestMembersThatTakeLong: whatever a member needs for a connect, up to the time
-// that the process had for it, its session is closed, and never extended.
+// TestMembersThatTakeLong: whatever a member needs for a connect, up to the
+// time that the process had for it, a session is closed, and never extended.
 func TestMembersThatTakeLong(t *testing.T) {
 	const timeout = 60 * time.Second
 	for name, test := range map[string]struct {

@@ -20,8 +20,9 @@ type Ensemble interface {
 	// Find returns the servers, after lookups of at most limit.
 	Find(ctx context.Context, limit time.Duration) []servers.Server
 	// Connect connects to a session within limit. It calls ask for the request
-	// when it has dialed, and sends nothing if ask fails. It returns no connection,
-	// and no error either, if the session is gone. A connection has a deadline.
+	// when it has dialed, and sends nothing if ask fails. It returns no
+	// connection, and no error either, if the session is gone. A connection has a
+	// deadline.
 	Connect(ctx context.Context, to servers.Server, limit time.Duration, ask func() (*wire.ConnectRequest, error)) (net.Conn, wire.ConnectResponse, error)
 }
 
