@@ -106,37 +106,47 @@ func TestBrowserRunsNothing(t *testing.T) {
 	see("process", `document.querySelectorAll(".log li").length >= arguments[0]`, len(untrusted.Data))
 }
 
-// TestBrowserKeepsUnfolded: what a reader has unfolded stays so, wherever its
-// line is after the next look.
-func TestBrowserKeepsUnfolded(t *testing.T) {
+// TestBrowserKeepsItsPlace: what a reader has unfolded stays so, and the link
+// that has the focus keeps it, wherever their line is after the next look.
+func TestBrowserKeepsItsPlace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser")
 	}
 	t.Parallel()
 	s := newScene(t)
 	c := s.dial()
-	contend := func(dir string, n int) {
+	contend := func(dir string, from, to int) {
 		t.Helper()
 		must(t, c.MakePersistentPath(t.Context(), dir))
 		var ops []any
-		for i := range n {
+		for i := from; i < to; i++ {
 			ops = append(ops, &zk.CreateRequest{Path: fmt.Sprintf("%s/%slock-%010d", dir, zkrtest.SomeID, i), Flags: zk.FlagEphemeral, Data: []byte("web-1 pid 1")})
 		}
 		_, err := c.Multi(t.Context(), ops...)
 		must(t, err)
 	}
-	contend("/app/x", 6)
-	contend("/app/y", 6)
+	contend("/app/x", 0, 6)
+	contend("/app/y", 0, 6)
 	b := browser.Open(t, browser.Phone, true)
 	s.open(b, "")
 	b.Await("two lines", `return document.querySelectorAll("details").length === 2`)
-	b.Run(nil, `document.querySelector("details").open = true`)
-	contend("/app/z", 9)
-	b.Await("three lines", `return document.querySelectorAll("details").length === 3`)
-	var unfolded []string
-	if b.Run(&unfolded, `return [...document.querySelectorAll("tr:has(details[open])")].map(r => r.querySelector("a").textContent)`); !slices.Equal(unfolded, []string{"/app/x"}) {
-		t.Errorf("unfolded: %q", unfolded)
+	b.Run(nil, `const row = document.querySelector("tr:has(details)");
+		row.querySelector("details").open = true; row.querySelector("a").focus(); window.focused = 0;
+		document.addEventListener("focusin", () => window.focused++)`)
+	keeps := func(focused int, lines ...string) {
+		t.Helper()
+		shown := `[...document.querySelectorAll("tr:has(details) a")].map(a => a.textContent)`
+		b.Await(strings.Join(lines, ", "), `return JSON.stringify(`+shown+`) === JSON.stringify(arguments[0])`, lines)
+		var got []any
+		b.Run(&got, `return [document.activeElement.textContent, ...[...document.querySelectorAll("tr:has(details[open]) a")].map(a => a.textContent), window.focused]`)
+		if want := []any{"/app/x", "/app/x", float64(focused)}; !slices.Equal(got, want) {
+			t.Errorf("%q: focus, unfolded, and times that a screen reader was told of a focus: %v, want %v", lines, got, want)
+		}
 	}
+	contend("/app/z", 0, 9)
+	keeps(0, "/app/z", "/app/x", "/app/y") // a row before it
+	contend("/app/x", 6, 12)
+	keeps(1, "/app/x", "/app/z", "/app/y") // it moves
 }
 
 // TestBrowserHidden: a tab that nobody sees has no stream, and when it is seen

@@ -26,23 +26,31 @@
 	};
 
 	// adopt makes an element like another one, and keeps what is alike: the focus,
-	// a selection, and what was typed.
+	// a selection, what was typed and unfolded. Children that have a key are matched
+	// by it, wherever they are now, the others in their order.
+	const key = (node) => node.dataset && node.dataset.key;
 	const adopt = (old, now) => {
-		if (old.nodeType !== now.nodeType || old.nodeName !== now.nodeName) {
-			old.replaceWith(now);
-			return;
-		}
+		if (old.nodeName !== now.nodeName) return old.replaceWith(now);
 		if (old.nodeType !== Node.ELEMENT_NODE) {
 			if (old.data !== now.data) old.data = now.data;
 			return;
 		}
-		for (const a of [...old.attributes]) if (!now.hasAttribute(a.name)) old.removeAttribute(a.name);
+		for (const a of [...old.attributes]) if (a.name !== "open" && !now.hasAttribute(a.name)) old.removeAttribute(a.name);
 		for (const a of now.attributes) if (old.getAttribute(a.name) !== a.value) old.setAttribute(a.name, a.value);
-		const before = [...old.childNodes], after = [...now.childNodes];
-		for (let i = 0; i < Math.max(before.length, after.length); i++) {
-			if (i >= after.length) before[i].remove();
-			else if (i >= before.length) old.append(after[i]);
-			else adopt(before[i], after[i]);
+		const keyed = new Map(), others = [];
+		for (const node of old.childNodes) key(node) ? keyed.set(key(node), node) : others.push(node);
+		const pairs = [...now.childNodes].map((node) => {
+			const match = key(node) ? keyed.get(key(node)) : others.shift();
+			keyed.delete(key(node));
+			return [match, node];
+		});
+		const kept = new Set(pairs.map(([match]) => match));
+		for (const node of [...old.childNodes]) if (!kept.has(node)) node.remove();
+		let at = old.firstChild;
+		for (const [match, node] of pairs) {
+			if (match && match === at) at = at.nextSibling;
+			else old.insertBefore(match || node, at);
+			if (match) adopt(match, node);
 		}
 	};
 	const show = (html) => {
@@ -50,9 +58,9 @@
 		now.innerHTML = html;
 		const keep = main.cloneNode(false);
 		keep.append(...now.childNodes);
-		const unfolded = new Set([...main.querySelectorAll("details[open]")].map((d) => d.dataset.line)); // wherever its line is now
-		for (const d of keep.querySelectorAll("details")) d.open = unfolded.has(d.dataset.line);
+		const focus = document.activeElement;
 		adopt(main, keep);
+		if (focus !== document.activeElement && main.contains(focus)) focus.focus({preventScroll: true}); // it has moved
 		tick();
 	};
 
