@@ -23,7 +23,7 @@ func TestUnits(t *testing.T) {
 	if err != nil {
 		missing(t, err)
 	}
-	units, err := filepath.Glob("systemd/*")
+	units, err := filepath.Glob("systemd/*.*")
 	if err != nil || len(units) < 4 {
 		t.Fatalf("units %q, %v", units, err)
 	}
@@ -83,6 +83,27 @@ func TestUnitsKnowTheExitCodes(t *testing.T) {
 		}
 		if strings.Contains(string(text), "\nRestart=") != restarts || strings.Contains(string(text), "\n"+prevent+"\n") != restarts {
 			t.Errorf("%s: it does not say %s", unit, prevent)
+		}
+	}
+}
+
+// The environment of the units has variables that zkr reads.
+func TestTheEnvironmentOfTheUnits(t *testing.T) {
+	text, err := os.ReadFile("systemd/environment")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/command-line.md") // its table of them is made
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := regexp.MustCompile(`(?m)^#?(\w+)=`).FindAllStringSubmatch(string(text), -1)
+	if len(all) != 5 {
+		t.Errorf("%d variables: %q", len(all), all)
+	}
+	for _, m := range all {
+		if !strings.Contains(string(page), " | `"+m[1]+"` | ") {
+			t.Errorf("zkr does not read %s", m[1])
 		}
 	}
 }
