@@ -296,9 +296,10 @@ pictures: ## each page of zkr web in PICTURES (build/pictures): wide and on a ph
 KUBERNETES_VALIDATE := 1.37.0
 
 .PHONY: kubernetes
-kubernetes: ## the manifests of examples/deploy against the schemas of Kubernetes; installs Python's kubernetes-validate below build; not part of CI
+kubernetes: ## the manifests of examples/deploy against the schemas of Kubernetes 1.29 and the newest; installs Python's kubernetes-validate below build; not part of CI
 	@mkdir -p build
 	@[ -x build/kubernetes/bin/kubernetes-validate ] || { python3 -m venv build/kubernetes && build/kubernetes/bin/pip install --quiet kubernetes-validate==$(KUBERNETES_VALIDATE); }
+	build/kubernetes/bin/kubernetes-validate --strict --kubernetes-version 1.29 examples/deploy/kubernetes/*.yaml
 	build/kubernetes/bin/kubernetes-validate --strict examples/deploy/kubernetes/*.yaml
 
 VERSION ?=
@@ -308,7 +309,7 @@ release: ## VERSION=v0.1.0: a commit with all tags of the release, proven as in 
 	.ci/release-make $(VERSION)
 
 .PHONY: release-check
-release-check: ## makes such a release elsewhere, and a module outside of the repository builds and tests against it; VERSION as above, or what CHANGELOG.md says
+release-check: ## makes such a release with its files elsewhere, and a module outside of the repository builds and tests against it; VERSION as above, or what CHANGELOG.md says
 	.ci/release-make --check $(VERSION)
 
 .PHONY: ci
