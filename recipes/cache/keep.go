@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -310,8 +311,8 @@ func (k *keeper) present() (now *snapshot, final bool, changed <-chan struct{}) 
 	return now, final, c.audience.Changed()
 }
 
-// write replaces the file. Whenever the process is killed, the file is the old
-// one or the new one.
+// write replaces the file. Whenever the process is killed or the machine fails,
+// the file is the old one or the new one.
 func (k *keeper) write(s *snapshot) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(k.file), filepath.Base(k.file)+beside+"*") // with the mode 0600
 	if err != nil {
@@ -332,7 +333,25 @@ func (k *keeper) write(s *snapshot) (err error) {
 	if err = f.Close(); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), k.file)
+	if err = os.Rename(f.Name(), k.file); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(k.file))
+}
+
+// syncDir lets a rename in a directory outlast the machine, where that can be
+// asked for: not on Windows, on some file systems, and in directories that one
+// may not read.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err == nil {
+		defer func() { _ = d.Close() }()
+		err = d.Sync()
+	}
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL) {
+		return nil
+	}
+	return err
 }
 
 // beside is what the name of a file that is being written has behind that of
