@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -87,8 +88,27 @@ var classes = sync.OnceValues(func() (dir string, err error) {
 // removeClasses is called after all tests.
 var removeClasses = func() {}
 
+// curatorVersion returns the version that the name of the recipes' jar has.
+func curatorVersion(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv(curatorHomeVariable)
+	if dir == "" {
+		dir = "/usr/share/java"
+	}
+	jars, err := filepath.Glob(filepath.Join(dir, "curator-recipes-*.jar"))
+	if err != nil || len(jars) != 1 {
+		t.Fatalf("%v, %v", jars, err)
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(filepath.Base(jars[0]), "curator-recipes-"), ".jar")
+}
+
 // curator starts a process with Curator's recipes.
 func curator(t *testing.T, ens testutil.Ensemble) *neighbor {
+	t.Helper()
+	return curatorFor(t, ens, timeout)
+}
+
+func curatorFor(t *testing.T, ens testutil.Ensemble, session time.Duration) *neighbor {
 	t.Helper()
 	dir, err := classes()
 	if err != nil {
@@ -99,7 +119,7 @@ func curator(t *testing.T, ens testutil.Ensemble) *neighbor {
 		t.Fatal(err)
 	}
 	process := exec.Command("java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
-		"-cp", dir+string(os.PathListSeparator)+classPath, "Neighbor", ens.Servers(), fmt.Sprint(timeout.Milliseconds()))
+		"-cp", dir+string(os.PathListSeparator)+classPath, "Neighbor", ens.Servers(), fmt.Sprint(session.Milliseconds()))
 	process.Env = environment(ens)
 	return startNeighbor(t, "curator", process)
 }

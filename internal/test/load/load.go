@@ -287,10 +287,11 @@ func (w Worker) lead(ctx context.Context, e *leader.Election) error {
 	}
 	err := e.Run(ctx, func(_ context.Context, l *recipes.Lease) error {
 		w.granted(time.Since(began))
-		// When the next term is asked for the last one has ended, but whether
-		// it was released or lost is not told here.
 		_, err := w.work(l)
-		var next error
+		if !l.Held() {
+			w.Figures.Note(func(f *Figures) { f.Losses++ })
+		}
+		var next error // the term ends behind this
 		began, next = asked()
 		return errors.Join(err, next)
 	})
