@@ -219,16 +219,21 @@ func TestEntries(t *testing.T) {
 }
 
 // TestPages: each table that is measured is in bench/results, and the page has
-// places for measured tables alone, and for two that tests compare: those of
-// internal/test/costs and internal/test/measure.
+// places for measured tables alone, for two that tests compare, of
+// internal/test/costs and internal/test/measure, and for one that a test logs.
 func TestPages(t *testing.T) {
 	text, err := os.ReadFile("../docs/performance.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	places := strings.Count(string(text), ": begin -->")
-	for _, compared := range []string{"costs", "slow"} {
+	for _, compared := range []string{"costs", "slow", "replaced"} {
 		places -= strings.Count(string(text), "<!-- "+compared+": begin -->")
+	}
+	replaced, err := os.ReadFile("results/replaced.txt") // by hand, of what internal/test/acceptance logs
+	_, rows, _ := strings.Cut(string(replaced), "\n\n")
+	if shown, err2 := replace(text, table{name: "replaced", short: rows}); err != nil || err2 != nil || string(shown) != string(text) {
+		t.Errorf("the page has not the table of replaced.txt: %v, %v", err, err2)
 	}
 	for _, part := range strings.Split(allParts, ",") {
 		if _, err := os.Stat("results/" + part + ".txt"); err != nil {

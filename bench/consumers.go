@@ -30,7 +30,7 @@ var consumers = []struct {
 	start func(ctx context.Context, at place) (end func(), err error)
 }{
 	{"zkrecipes Service", startConsumers()},
-	{"zkrecipes Service, WithSharedCache", startConsumers(discovery.WithSharedCache())},
+	{"zkrecipes Service, WithSharedCache (all were so before)", startConsumers(discovery.WithSharedCache())},
 	{"Curator ServiceCache", startCuratorConsumers},
 }
 
