@@ -25,8 +25,8 @@ import (
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
-// The session timeout of the clients whose members are replaced, and how long no
-// server may answer before a lease can be lost: README.md has that of leases
+// The session timeout of the clients whose members are replaced, and how long
+// no server may answer before a lease can be lost: README.md has that of leases
 // that are not older.
 const (
 	replacedSession = 30 * time.Second
@@ -38,9 +38,9 @@ const (
 // configuration, one by a function. On real members two more are behind
 // HAProxy, of which one follows nothing. Another client uses the other recipes,
 // and holds one lock throughout. No session and no lease is lost, unless all
-// servers were silent for too long, and by the ledgers nobody holds what another
-// holds. Beside them Curator, which follows the configuration, holds a lock:
-// what becomes of its session is logged.
+// servers were silent for too long, and by the ledgers nobody holds what
+// another holds. Beside them Curator, which follows the configuration, holds a
+// lock: what becomes of its session is logged.
 func TestAllMembersAreReplacedUnderLoad(t *testing.T) {
 	parallel(t)
 	if !inRing3 {
