@@ -18,7 +18,7 @@ Code
     client: leaves its server           | internal/managed/session/move.go: (*Session).onLeave, internal/managed/session/move.go: (*Session).mayMoveLocked
     client: is not known at its target  | internal/managed/session/mover.go: (*mover).refuse
     client: goes back                   | internal/managed/session/mover.go: (*mover).back
-    client: picks a server              | internal/managed/servers/list.go: (*list).next
+    client: picks a server              | internal/managed/serverlist/next.go: (*List).Next
     client: connects                    | internal/managed/servers/attempt.go: (*Servers).dial, internal/managed/servers/close.go: (*Servers).closeThrough, internal/managed/servers/questions.go: (*Servers).doubted
     client: is resumed                  | internal/managed/servers/attempt.go: (*Servers).NoteConnected
     client: is told that it is gone     | internal/managed/servers/questions.go: (*Servers).Vouch

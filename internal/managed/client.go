@@ -14,6 +14,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/managed/link"
 	"github.com/zkrecipes/zkrecipes/internal/managed/ops"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/serverlist"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
 	life "github.com/zkrecipes/zkrecipes/internal/managed/session"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
@@ -102,7 +103,7 @@ func (c *core) start() {
 
 // idleCore returns a core that does not run yet.
 func idleCore[Option ~func(*Config)](list string, opts []Option) (*core, error) {
-	names, chroot, err := servers.Parse(list)
+	names, chroot, err := serverlist.Parse(list)
 	if err != nil {
 		return nil, fmt.Errorf("framework: %w", err)
 	}
@@ -154,7 +155,7 @@ func (c *core) listSource() servers.Source {
 			if err != nil {
 				return nil, err
 			}
-			names, chroot, err := servers.Parse(list)
+			names, chroot, err := serverlist.Parse(list)
 			if err == nil && chroot != "" && request.Prefix(chroot) != c.chroot {
 				err = fmt.Errorf("servers %q: chroot %q: must stay %q", list, chroot, string(c.chroot))
 			}

@@ -21,7 +21,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/nameserver"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -698,7 +698,7 @@ func TestAListOfAnotherEnsemble(t *testing.T) {
 		if c.State() == framework.Connected || c.Server() != "" {
 			t.Fatalf("the client is %v at %q", c.State(), c.Server())
 		}
-		if err := c.Servers()[0].Failure; !errors.Is(err, servers.ErrNotVouched) {
+		if err := c.Servers()[0].Failure; !errors.Is(err, zkerr.NotVouched) {
 			t.Errorf("it says %v", err)
 		}
 		must(t, c.SetServers(t.Context(), "moved:2181,theirs:2181/app"))

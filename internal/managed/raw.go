@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/serverlist"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -65,7 +66,7 @@ func (r Raw) Resolve(ctx context.Context, name string, limit time.Duration) ([]s
 // Members returns the members in the config of the ensemble at which such a
 // client calls them.
 func (r Raw) Members(config []byte) ([]string, error) {
-	members, _, _, err := servers.Members(config, r.core.cfg.TLS != nil)
+	members, _, _, err := serverlist.Members(config, r.core.cfg.TLS != nil)
 	return members, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/serverlist"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
@@ -16,7 +17,7 @@ import (
 
 // SetServers is framework.Client.SetServers.
 func (c *Client) SetServers(ctx context.Context, list string) error {
-	names, chroot, err := servers.Parse(list)
+	names, chroot, err := serverlist.Parse(list)
 	k := c.core()
 	switch {
 	case k.isClosing():

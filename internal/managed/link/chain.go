@@ -61,7 +61,7 @@ type Config struct {
 	// wire client may send anything in it. It may take a moment; nil: nobody
 	// needs to know.
 	Confirmed func(session servers.Orphan, to servers.Server)
-	// Vouch returns an error that wraps servers.ErrNotVouched unless the server
+	// Vouch returns an error that wraps zkerr.NotVouched unless the server
 	// is known to be of the session's ensemble. The session has seen the
 	// transaction seen. Vouch may ask the server, until stop is closed, in
 	// steps of limit each.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/clock"
-	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -108,7 +107,7 @@ func (l *Link) take(p []byte) bool {
 		return true
 	}
 	_ = l.Close()
-	if errors.Is(l.fault, zkerr.AnotherSession) || errors.Is(l.fault, errNotCaughtUp) || errors.Is(l.fault, servers.ErrNotVouched) {
+	if errors.Is(l.fault, zkerr.AnotherSession) || errors.Is(l.fault, errNotCaughtUp) || errors.Is(l.fault, zkerr.NotVouched) {
 		return false
 	}
 	if l.fault == nil {

@@ -64,7 +64,7 @@ func (s *Servers) AwaitTurn(stop <-chan struct{}) bool {
 // logged, and noted as NoteFailed does.
 func (s *Servers) Dial(network string, stop <-chan struct{}, limit time.Duration) (net.Conn, Server, Exchange, error) {
 	began := time.Now()
-	to, round, err := s.list.next(stop, limit)
+	to, round, err := s.list.Next(stop, limit)
 	if errors.Is(err, supplied.ErrStopped) {
 		return nil, to, nil, err
 	}
@@ -79,14 +79,14 @@ func (s *Servers) Dial(network string, stop <-chan struct{}, limit time.Duration
 // of turn, and may not be in the list any more. If the client is connected
 // there, it moves to others that it should move to.
 func (s *Servers) DialBack(network string, to Server, stop <-chan struct{}, limit time.Duration) (net.Conn, Server, Exchange, error) {
-	s.list.noteBack(to)
-	to.chosen = false
+	s.list.NoteBack(to)
+	to.Chosen = false
 	return s.dial(network, to, stop, limit)
 }
 
 func (s *Servers) dial(network string, to Server, stop <-chan struct{}, limit time.Duration) (net.Conn, Server, Exchange, error) {
 	to = s.doubted(to)
-	if to.oneOfSeveral || to.IsDoubtful() {
+	if to.OneOfSeveral || to.IsDoubtful() {
 		limit /= 2 // a host that does not answer must not use up all of the time
 	}
 	began := time.Now()
@@ -139,21 +139,21 @@ func (s *Servers) NoteFailed(to Server, err error) {
 // next connection.
 func (s *Servers) NoteConnected(at Server) {
 	s.foreign.noteKnown(at, s.isListed(at))
-	s.list.connected(at)
+	s.list.NoteConnected(at)
 }
 
 // NoteAccepted notes that a connection is ready for requests: the servers do
 // not refuse the client, and earlier faults are forgotten.
 func (s *Servers) NoteAccepted() {
 	s.pace.accepted()
-	s.list.forgetFaults()
+	s.list.ForgetFaults()
 }
 
 // NoteProven notes that a server has proved to be in touch with its leader: the
 // next round of attempts begins now, and without a pause.
 func (s *Servers) NoteProven() {
 	s.pace.reset()
-	s.list.beginRound()
+	s.list.BeginRound()
 }
 
 // IsRefused reports whether the servers refuse the client: see pace.

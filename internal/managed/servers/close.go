@@ -53,7 +53,7 @@ func (s *Servers) CloseLast(ctx context.Context, o Orphan) error { return s.clos
 // The orphan's ephemeral znodes would otherwise block others until it expires.
 // It returns nil once the session is known to be gone.
 func (s *Servers) close(ctx context.Context, o Orphan, how tries) error {
-	servers := s.list.find(ctx, o.StepTimeout())
+	servers := s.list.Find(ctx, o.StepTimeout())
 	most := mostTries
 	if how != withPauses {
 		most = min(most, len(servers))
@@ -68,7 +68,7 @@ func (s *Servers) close(ctx context.Context, o Orphan, how tries) error {
 				return last
 			}
 			if len(servers) == 0 {
-				servers = s.list.find(ctx, o.StepTimeout())
+				servers = s.list.Find(ctx, o.StepTimeout())
 			}
 		}
 		if len(servers) > 0 {

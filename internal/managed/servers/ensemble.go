@@ -2,7 +2,6 @@ package servers
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -27,10 +26,6 @@ import (
 // is found there, its address is treated so from then on: nobody confirms an
 // address that was given. If the client has never seen its chroot, it is not:
 // nothing is held below it, and the client might never connect again.
-
-// ErrNotVouched is wrapped by the end of a connection to a server that may be
-// of another ensemble.
-var ErrNotVouched = errors.New("the address is not confirmed, and the ensemble there is not known to be the same")
 
 // ensemble is what is known of the client's ensemble.
 type ensemble struct {

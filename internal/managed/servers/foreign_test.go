@@ -39,15 +39,15 @@ func TestAMemberThatOnlyTheEnsembleNames(t *testing.T) {
 	s := New(Config{Names: []string{"a:1"}, Root: "/", Log: zap.NewNop()}, nil, nil, nil)
 	s.NoteRoot(0, 0, 1)
 	for to, want := range map[Server]bool{
-		{Name: "a:1"}: false, {Name: "a:1", remembered: true}: false,
-		{Name: "tracked:1", remembered: true}: false,
+		{Name: "a:1"}: false, {Name: "a:1", Remembered: true}: false,
+		{Name: "tracked:1", Remembered: true}: false,
 		{Name: "dropped:1"}:                   true,
 	} {
-		if got := s.doubted(to); got.chosen != want || got.remembered != to.remembered {
+		if got := s.doubted(to); got.Chosen != want || got.Remembered != to.Remembered {
 			t.Errorf("%+v: %+v", to, got)
 		}
 	}
-	s.NoteConnected(Server{Name: "tracked:1", remembered: true})
+	s.NoteConnected(Server{Name: "tracked:1", Remembered: true})
 	if len(s.foreign.known) != 1 {
 		t.Errorf("known are %v", s.foreign.known)
 	}

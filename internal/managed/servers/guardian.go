@@ -80,7 +80,7 @@ func (s *Servers) Confirmed(o Orphan, to Server) {
 }
 
 func (s *Servers) sortedNames() string {
-	names := s.list.all()
+	names := s.list.Names()
 	slices.Sort(names)
 	return strings.Join(names, ",")
 }

@@ -253,8 +253,8 @@ func (s *Servers) NoteRoot(czxid, ctime, seen int64) {
 // what it says does not count until it is vouched for.
 func (s *Servers) doubted(to Server) Server {
 	isForeign, isFresh := s.foreign.standingOf(to)
-	isFresh = isFresh && (!to.remembered || s.isListed(to)) // a member that only the ensemble names is doubted as a remembered address
-	to.chosen = to.chosen || isForeign && s.ensemble.wasKnown(s.cfg.Root) || isFresh && s.ensemble.isKnown(s.cfg.Root)
+	isFresh = isFresh && (!to.Remembered || s.isListed(to)) // a member that only the ensemble names is doubted as a remembered address
+	to.Chosen = to.Chosen || isForeign && s.ensemble.wasKnown(s.cfg.Root) || isFresh && s.ensemble.isKnown(s.cfg.Root)
 	return to
 }
 
@@ -265,7 +265,7 @@ func (s *Servers) isListed(to Server) bool { return slices.Contains(s.Names(), t
 // asks that in a session that it closes. seen is the latest transaction that
 // the client's session has seen, 0 if that is not known. An address of another
 // ensemble is forgotten. One that the client has moved to is doubted from then
-// on, whatever the name server says. The error wraps ErrNotVouched.
+// on, whatever the name server says. The error wraps zkerr.NotVouched.
 func (s *Servers) Vouch(ctx context.Context, to Server, seen int64, limit time.Duration) error {
 	s.ensemble.noteSeen(seen)
 	if !to.IsDoubtful() {
@@ -273,18 +273,18 @@ func (s *Servers) Vouch(ctx context.Context, to Server, seen int64, limit time.D
 	}
 	latest, stat, err := s.lookAtRoot(ctx, to, limit)
 	if err != nil {
-		return fmt.Errorf("%s: %w: %w", to, ErrNotVouched, err)
+		return fmt.Errorf("%s: %w: %w", to, zkerr.NotVouched, err)
 	}
 	difference := s.ensemble.differs(s.cfg.Root, stat, latest)
 	if difference == "" {
 		s.foreign.noteKnown(to, s.isListed(to))
 		return nil
 	}
-	s.list.forget(to)
-	if to.chosen && s.ensemble.isKnown(s.cfg.Root) {
+	s.list.Forget(to)
+	if to.Chosen && s.ensemble.isKnown(s.cfg.Root) {
 		s.foreign.note(to.Address)
 	}
-	err = fmt.Errorf("%s: %w: %s", to, ErrNotVouched, difference)
+	err = fmt.Errorf("%s: %w: %s", to, zkerr.NotVouched, difference)
 	s.cfg.Log.Warn("an address may be another ensemble's", zap.Stringer("server", to), zap.Error(err))
 	return err
 }

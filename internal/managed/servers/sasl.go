@@ -141,7 +141,7 @@ func (s *Servers) renew() {
 	for {
 		var next time.Time
 		renewed := supplied.Go(s.cfg.Log, func() (err error) {
-			next, err = s.cfg.SASL.Renew(ctx, s.list.present())
+			next, err = s.cfg.SASL.Renew(ctx, s.list.Present())
 			return err
 		})
 		var pause time.Duration

@@ -1,14 +1,14 @@
-// Package servers calls the servers of an ensemble. It decides which server is
-// called next, when and how, and it has short talks with one over a separate
-// connection: to close a session that is over, and to ask what a server has.
+// Package servers calls the servers of an ensemble. It decides when and how one
+// is called, where the list of them comes from, and which server the client
+// moves to. It has short talks with one over a separate connection: to close a
+// session that is over, and to ask what a server has. Package serverlist
+// decides which server is called next.
 //
 // # State
 //
 // A Servers belongs to one client. Each part of its state has its own mutex,
 // and no method holds two of them:
 //
-//   - the list: the names, their addresses, whose turn it is, and why a server
-//     was not connected last (list.go, names.go, faults.go)
 //   - whether the list was replaced, and by whom (replacements.go)
 //   - when the client has moved last; targets.go chooses a server, and package
 //     session moves
@@ -34,12 +34,11 @@
 //
 // # In which order to read it
 //
-// This file; an attempt to connect: attempt.go, pace.go, list.go, names.go,
-// order.go, dial.go, sasl.go, faults.go; the list changes: targets.go,
-// replacements.go, relist.go, spread.go, source.go; the members that the
-// ensemble names: members.go, track.go; a talk: talk.go, questions.go,
+// This file; an attempt to connect: attempt.go, pace.go, dial.go, punctual.go,
+// sasl.go; the list changes: targets.go, replacements.go, source.go; the members
+// that the ensemble names: track.go, shown.go; a talk: talk.go, questions.go,
 // ensemble.go, foreign.go; the end of a session: earlier.go, close.go,
-// guardian.go. parse.go reads the text of a list.
+// guardian.go.
 package servers
 
 import (
@@ -54,6 +53,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/closed"
+	"github.com/zkrecipes/zkrecipes/internal/managed/serverlist"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
@@ -119,6 +119,9 @@ type Told interface {
 	Rejected(err error)
 }
 
+// Server is a server to be called.
+type Server = serverlist.Server
+
 // Servers calls the servers of one client. See the package comment.
 type Servers struct {
 	cfg       Config
@@ -131,7 +134,7 @@ type Servers struct {
 	granted   atomic.Int64 // nanoseconds: the timeout that the servers have granted last; 0: none, or there are no guardians
 	looking   atomic.Bool  // the mechanism is asked whether its credentials have changed
 
-	list         list
+	list         *serverlist.List
 	replacements replacements
 	pace         pace
 	ensemble     ensemble
@@ -163,7 +166,7 @@ func New(cfg Config, told Told, closing, done <-chan struct{}) *Servers {
 		cfg: cfg, told: told, closing: closing, done: done,
 		supplying:    supplied.NewTokens(mostSupplied, cfg.Log),
 		guardians:    newGuardians(cfg.Guardians),
-		list:         list{names: shuffled(cfg.Names), resolver: cancelable(cfg.Resolver, cfg.Log)},
+		list:         serverlist.New(cfg.Names, cfg.Resolver, cfg.Log),
 		foreign:      newForeign(cfg.Names),
 		replacements: newReplacements(),
 		pace:         pace{round: len(cfg.Names), longest: min(time.Second, cfg.Timeout/10), rounds: make(chan struct{}, 1)},
@@ -174,26 +177,26 @@ func New(cfg Config, told Told, closing, done <-chan struct{}) *Servers {
 func (s *Servers) Wait() { s.tasks.Wait() }
 
 // Close ends all lookups, and waits for them. Afterwards none begins.
-func (s *Servers) Close() { s.list.close() }
+func (s *Servers) Close() { s.list.Close() }
 
 func (s *Servers) isClosing() bool { return closed.Is(s.closing) }
 
 // Names returns the names of the list, in the order in which they are called.
-func (s *Servers) Names() []string { return s.list.all() }
+func (s *Servers) Names() []string { return s.list.Names() }
 
 // NextName returns the name that is called next.
-func (s *Servers) NextName() string { return s.list.nextName() }
+func (s *Servers) NextName() string { return s.list.NextName() }
 
 // Resolve looks up a name, and returns its addresses in random order: the name
 // itself if it is not looked up. What it finds is not remembered.
 func (s *Servers) Resolve(ctx context.Context, name string) ([]string, error) {
-	return s.list.resolve(ctx, name)
+	return s.list.Resolve(ctx, name)
 }
 
 // Fault returns why there is no connection, for error texts: the last failure
 // of each server since there was one. It is nil if nothing has failed.
 func (s *Servers) Fault() error {
-	if err := oneline.Join(s.list.faults()...); err != nil {
+	if err := oneline.Join(s.list.Faults()...); err != nil {
 		return zkerr.Explanation(err)
 	}
 	return nil
@@ -202,7 +205,7 @@ func (s *Servers) Fault() error {
 // Explain returns what Fault returns, and of how many servers that says
 // nothing: they were not called since, or have not answered yet.
 func (s *Servers) Explain() error {
-	n, of := s.list.unheard()
+	n, of := s.list.Unheard()
 	if n == 0 {
 		return s.Fault()
 	}
@@ -211,7 +214,9 @@ func (s *Servers) Explain() error {
 
 // Status returns what is known of each server of the list, by name, and where
 // the list comes from.
-func (s *Servers) Status() ([]Status, Origin) { return s.list.status(), s.replacements.latestOrigin() }
+func (s *Servers) Status() ([]serverlist.Status, Origin) {
+	return s.list.Status(), s.replacements.latestOrigin()
+}
 
 // NoteFault remembers why a server was not connected, or not for long.
-func (s *Servers) NoteFault(at Server, err error) { s.list.noteFault(at, err) }
+func (s *Servers) NoteFault(at Server, err error) { s.list.NoteFault(at, err) }

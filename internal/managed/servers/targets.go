@@ -14,14 +14,15 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/clock"
 	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/serverlist"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // The list of servers may be replaced while a client runs. Then the client may
 // be at a server that it has to leave: because the list does not have it, or
 // because the clients would otherwise not be spread evenly over a list that has
-// grown (see spread.go). This file says which server the client moves to.
-// Package session says when, and moves.
+// grown (see spread.go of package serverlist). This file says which server the
+// client moves to. Package session says when, and moves.
 //
 // A move is the client's own wish, so it must cost little, and lose nothing:
 //
@@ -70,7 +71,7 @@ func (s *Servers) replace(ctx context.Context, names []string, present Server, o
 	case <-s.closing:
 		return zkerr.Closed
 	}
-	found, err := s.list.lookUpAll(ctx, s.closing, names, s.cfg.Timeout/3)
+	found, err := s.list.LookUpAll(ctx, s.closing, names, s.cfg.Timeout/3)
 	switch {
 	case err != nil:
 		return err
@@ -79,7 +80,7 @@ func (s *Servers) replace(ctx context.Context, names []string, present Server, o
 	}
 	before := s.Names()
 	s.foreign.noteReplaced(before)
-	s.list.replace(names, found, present)
+	s.list.Replace(names, found, present)
 	s.replacements.note(origin)
 	s.pace.nextRound()
 	s.cfg.Log.Info("the list of servers was replaced", zap.Stringer("from", listText(slices.Sorted(slices.Values(before)))), zap.Stringer("to", listText(names)))
@@ -95,10 +96,10 @@ func (l listText) String() string { return strings.Join(l, ",") }
 
 // Standing says whether the client may stay at a server that it is connected
 // to.
-func (s *Servers) Standing(at Server) Standing {
-	standing := s.list.standing(at)
-	if !s.replacements.any() && !s.list.wasRemoved(at) {
-		return Stays
+func (s *Servers) Standing(at Server) serverlist.Standing {
+	standing := s.list.Standing(at)
+	if !s.replacements.any() && !s.list.WasRemoved(at) {
+		return serverlist.Stays
 	}
 	return standing
 }
@@ -108,7 +109,7 @@ func (s *Servers) Standing(at Server) Standing {
 // ensemble, since the list has names that are looked up, was replaced, or has
 // the members that the ensemble names.
 func (s *Servers) AsksRoot() bool {
-	return s.cfg.Source.Follow != nil || s.replacements.any() || slices.ContainsFunc(s.Names(), s.list.looksUp)
+	return s.cfg.Source.Follow != nil || s.replacements.any() || s.list.LooksUp()
 }
 
 // MoveIn returns how long to wait until the next move may begin: there is at
@@ -124,7 +125,7 @@ func (s *Servers) MoveIn(timeout time.Duration) time.Duration {
 
 // NoteMove notes that the client moves to a server now.
 func (s *Servers) NoteMove(to Server) {
-	s.list.noteCalled(to)
+	s.list.NoteCalled(to)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.moved = clock.Now()
@@ -133,9 +134,7 @@ func (s *Servers) NoteMove(to Server) {
 // LookUpAgain looks up all names, within limit, as long as ctx lasts. A name
 // that cannot be looked up keeps the addresses that it has.
 func (s *Servers) LookUpAgain(ctx context.Context, limit time.Duration) {
-	if found, err := s.list.lookUpAll(ctx, s.closing, s.list.every(), limit); err == nil {
-		s.list.noteAddresses(found)
-	}
+	s.list.LookUpAgain(ctx, s.closing, limit)
 }
 
 // Prepared is a connection to a server on which nothing was sent yet. Whoever
@@ -161,7 +160,7 @@ func (s *Servers) NoteForeign(at Server) {
 // session has seen the transaction seen. It asks at most three servers, each
 // step within limit, and returns why none of them can be moved to.
 func (s *Servers) Prepare(ctx context.Context, from Server, seen int64, limit time.Duration) (*Prepared, error) {
-	all := s.list.candidates(from)
+	all := s.list.Candidates(from)
 	candidates := slices.DeleteFunc(slices.Clone(all), s.foreign.isAvoided)
 	why := errNoTarget
 	if len(all) > len(candidates) {
@@ -176,7 +175,7 @@ func (s *Servers) Prepare(ctx context.Context, from Server, seen int64, limit ti
 			return nil, ctxerr.Of(ctx)
 		}
 		why = fmt.Errorf("cannot move to %s: %w", to, err)
-		s.list.noteFailure(to, why)
+		s.list.NoteFailure(to, why)
 	}
 	return nil, why
 }

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/serverlist"
 	"github.com/zkrecipes/zkrecipes/internal/test/script"
 )
 
@@ -98,7 +99,7 @@ func TestPrepare(t *testing.T) {
 	if _, err := s.Prepare(t.Context(), from, 0x100000003, time.Second); err == nil || s.Fault() != nil {
 		t.Errorf("%v; as the reason for a loss: %v", err, s.Fault())
 	}
-	for _, one := range s.list.status() {
+	for _, one := range s.list.Status() {
 		if one.Failure == nil || !strings.Contains(one.Failure.Error(), "cannot move to "+one.Name) || time.Since(one.Failed) > time.Minute {
 			t.Errorf("%+v", one)
 		}
@@ -150,37 +151,23 @@ func TestPrepare(t *testing.T) {
 func TestStanding(t *testing.T) {
 	a := Server{Name: "a:1", Address: "a:1"}
 	s := New(Config{Names: []string{"b:1"}, Timeout: time.Second, Log: zap.NewNop()}, nil, nil, nil)
-	if got := s.Standing(a); got != Stays {
+	if got := s.Standing(a); got != serverlist.Stays {
 		t.Errorf("a list that was never replaced: %v", got)
 	}
 	for _, tt := range []struct {
 		names []string
-		want  Standing
+		want  serverlist.Standing
 	}{
-		{[]string{"a:1"}, Stays},
-		{[]string{"a:1", "b:1"}, Stays}, // by the draw, which says so if it is the lowest
-		{[]string{"b:1"}, Leaves},
-		{[]string{"a:2"}, Leaves},
+		{[]string{"a:1"}, serverlist.Stays},
+		{[]string{"a:1", "b:1"}, serverlist.Stays}, // by the draw, which says so if it is the lowest
+		{[]string{"b:1"}, serverlist.Leaves},
+		{[]string{"a:2"}, serverlist.Leaves},
 	} {
 		s := replaced(t, &answering{}, tt.names...)
-		s.list.preferred = nil
+		s.list.NoteConnected(a)
 		if got := s.Standing(a); got != tt.want {
 			t.Errorf("%v: %v, want %v", tt.names, got, tt.want)
 		}
-	}
-	s = replaced(t, &answering{}, "a:1", "b:1")
-	s.list.preferred = []string{"b:1"}
-	if s.Standing(a) != Leaves || s.Standing(Server{Name: "b:1", Address: "b:1"}) != Stays {
-		t.Error("the client has to spread, and may stay")
-	}
-	to, _, err := s.list.next(nil, time.Second)
-	if err != nil || to.Address != "b:1" {
-		t.Errorf("called %v, %v", to, err)
-	}
-	s.list.preferred = []string{"gone:1", "b:1"}
-	s.NoteConnected(a)
-	if s.Standing(a) != Stays {
-		t.Error("the client has connected, and still has to spread")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/closed"
+	"github.com/zkrecipes/zkrecipes/internal/managed/serverlist"
 
 	"go.uber.org/zap"
 
@@ -62,7 +63,7 @@ func (s *Servers) track() {
 					s.onShown(ctx, &t, t.unsure)
 				}
 				t.forget(s.ensemble.histories())
-				s.useMembers(ctx, &t, sameVersion) // without what was shown an hour ago
+				s.useMembers(ctx, &t, serverlist.SameVersion) // without what was shown an hour ago
 			case one, ok := <-shown:
 				if err = one.Err; !ok {
 					err = errNotFollowed
@@ -92,7 +93,7 @@ func (s *Servers) onShown(ctx context.Context, t *tracked, config []byte) {
 		return
 	}
 	how, err := s.addShown(t, config, false)
-	if how == older {
+	if how == serverlist.Older {
 		one, failure := s.cfg.Source.Again(ctx)
 		if failure != nil || len(one.Config) == 0 {
 			t.unsure = config
@@ -109,12 +110,12 @@ func (s *Servers) onShown(ctx context.Context, t *tracked, config []byte) {
 	}
 }
 
-func (s *Servers) addShown(t *tracked, config []byte, anew bool) (change, error) {
-	names, version, wrong, err := Members(config, s.cfg.TLS != nil)
+func (s *Servers) addShown(t *tracked, config []byte, anew bool) (serverlist.Change, error) {
+	names, version, wrong, err := serverlist.Members(config, s.cfg.TLS != nil)
 	if err != nil {
-		return sameVersion, err
+		return serverlist.SameVersion, err
 	}
-	if local := slices.IndexFunc(names, isLocal); local >= 0 && !s.list.hasLocal() {
+	if local := slices.IndexFunc(names, serverlist.IsLocal); local >= 0 && !s.list.HasLocal() {
 		wrong = fmt.Errorf("config: %s: a local address, and none was given", names[local])
 	}
 	if wrong != nil && t.isNew(wrong.Error()) {
@@ -124,29 +125,22 @@ func (s *Servers) addShown(t *tracked, config []byte, anew bool) (change, error)
 }
 
 // useMembers looks up the members that count, and makes them part of the list.
-func (s *Servers) useMembers(ctx context.Context, t *tracked, how change) {
-	names, before := t.all(time.Now()), s.list.memberNames()
-	if !s.list.hasLocal() {
-		names = slices.DeleteFunc(names, isLocal)
+func (s *Servers) useMembers(ctx context.Context, t *tracked, how serverlist.Change) {
+	names, before := t.all(time.Now()), s.list.MemberNames()
+	if !s.list.HasLocal() {
+		names = slices.DeleteFunc(names, serverlist.IsLocal)
 	}
-	if slices.Equal(names, before) && how == sameVersion {
+	if slices.Equal(names, before) && how == serverlist.SameVersion {
 		return
 	}
-	found, err := s.list.lookUpAll(ctx, s.closing, names, s.cfg.Timeout/3)
+	found, err := s.list.LookUpAll(ctx, s.closing, names, s.cfg.Timeout/3)
 	if err != nil {
 		return // the client closes
 	}
-	s.list.setMembers(names, found, how)
+	s.list.SetMembers(names, found, how)
 	if !slices.Equal(names, before) {
 		s.cfg.Log.Info("the ensemble has other members", zap.Stringer("from", listText(before)), zap.Stringer("to", listText(names)),
 			zap.String("version", fmt.Sprintf("0x%x", t.version)))
 	}
 	s.cfg.Source.Changed()
-}
-
-// memberNames returns the members that the ensemble has named, sorted.
-func (r *list) memberNames() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Sorted(slices.Values(r.members.names))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/clock"
 	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/managed/link"
+	"github.com/zkrecipes/zkrecipes/internal/managed/serverlist"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -46,7 +47,7 @@ const (
 // called when that may have changed.
 func (s *Session) Reconsider() {
 	on := s.present()
-	if on == nil || s.servers.Standing(on.To()) == servers.Stays || !s.mover.begin() {
+	if on == nil || s.servers.Standing(on.To()) == serverlist.Stays || !s.mover.begin() {
 		return
 	}
 	if !s.Begin(s.follow) {
@@ -93,11 +94,11 @@ func (s *Session) follow() {
 		case <-time.After(max(due.Sub(clock.Now()), s.servers.MoveIn(s.Timeout()))):
 		}
 		on := s.present()
-		standing := servers.Stays
+		standing := serverlist.Stays
 		if on != nil {
 			standing = s.servers.Standing(on.To())
 		}
-		if standing == servers.Stays {
+		if standing == serverlist.Stays {
 			if s.mover.end() {
 				return
 			}
@@ -108,12 +109,12 @@ func (s *Session) follow() {
 			failed = 0
 		}
 		left = ""
-		if standing == servers.Unknown || failed > 0 { // the servers may have other addresses now
+		if standing == serverlist.Unknown || failed > 0 { // the servers may have other addresses now
 			s.servers.LookUpAgain(ctx, s.Timeout()/3)
 			standing = s.servers.Standing(on.To())
 		}
 		pause := pauseAfter(failed+1, s.Timeout())
-		if standing == servers.Leaves && s.move(ctx, on) {
+		if standing == serverlist.Leaves && s.move(ctx, on) {
 			left = on.To().Address
 			pause = pauseAfter(failed, s.Timeout()) // it has failed if the client is here again then
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/managed/link"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/test/script"
 )
 
@@ -80,7 +81,7 @@ func TestASessionGoesBack(t *testing.T) {
 	}
 	believes := func(at servers.Server, want bool) {
 		t.Helper()
-		if err := m.refuse(at); (err == nil) != want || err != nil && !errors.Is(err, servers.ErrNotVouched) {
+		if err := m.refuse(at); (err == nil) != want || err != nil && !errors.Is(err, zkerr.NotVouched) {
 			t.Errorf("%s: %v", at, err)
 		}
 	}

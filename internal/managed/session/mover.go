@@ -7,6 +7,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/clock"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // This file remembers where a session comes from while it moves to another
@@ -124,7 +125,7 @@ func (m *mover) refuse(at servers.Server) error {
 		return nil
 	}
 	p.unknown = true
-	return fmt.Errorf("%s: %w: it does not know the session, which %s had a moment ago", at, servers.ErrNotVouched, p.left)
+	return fmt.Errorf("%s: %w: it does not know the session, which %s had a moment ago", at, zkerr.NotVouched, p.left)
 }
 
 // isLate reports whether left has not answered for a session timeout.

@@ -38,6 +38,9 @@ var (
 	// AnotherSession is wrapped by the end of a session that a server has not
 	// resumed.
 	AnotherSession = errors.New("the server has opened another session instead")
+	// NotVouched is wrapped by the end of a connection to a server that may be of
+	// another ensemble.
+	NotVouched = errors.New("the address is not confirmed, and the ensemble there is not known to be the same")
 )
 
 // Op is the error of every operation. It names the operation and the path.

@@ -10,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
-	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // Clients get other lists of their servers, and members are replaced by others
@@ -108,7 +108,7 @@ func (p *Plan) doubts(client int, err error) bool {
 // ensemble was rebuilt when the client had a new list, and was at none of its
 // servers yet. They might be another ensemble's then, where no session counts.
 func (w *world) stranded(client int, err error) bool {
-	return w.rebuilt() && w.plan.moves(client) && err != nil && strings.Contains(err.Error(), servers.ErrNotVouched.Error())
+	return w.rebuilt() && w.plan.moves(client) && err != nil && strings.Contains(err.Error(), zkerr.NotVouched.Error())
 }
 
 // drains is how long a client that moves may still hear of changes on its old

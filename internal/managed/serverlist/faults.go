@@ -1,4 +1,4 @@
-package servers
+package serverlist
 
 import (
 	"maps"
@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// noteFault remembers why a server was not connected, or not for long. If it
+// NoteFault remembers why a server was not connected, or not for long. If it
 // was silent, those that answer are called before it from now on.
-func (r *list) noteFault(at Server, err error) {
+func (r *List) NoteFault(at Server, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := r.knownLocked(at.Name)
@@ -21,18 +21,18 @@ func (r *list) noteFault(at Server, err error) {
 	n.failure, n.failed = err, time.Now()
 }
 
-// noteFailure remembers why a server was not moved to. It does not explain a
+// NoteFailure remembers why a server was not moved to. It does not explain a
 // loss of the connection.
-func (r *list) noteFailure(at Server, err error) {
+func (r *List) NoteFailure(at Server, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := r.knownLocked(at.Name)
 	n.failure, n.failed = err, time.Now()
 }
 
-// faults returns for each server why it was not connected last, and for a name
+// Faults returns for each server why it was not connected last, and for a name
 // without an address why it has none.
-func (r *list) faults() (all []error) {
+func (r *List) Faults() (all []error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(r.known)) {
@@ -48,8 +48,8 @@ func (r *list) faults() (all []error) {
 	return all
 }
 
-// unheard returns of how many of the names faults says nothing.
-func (r *list) unheard() (n, of int) {
+// Unheard returns of how many of the names faults says nothing.
+func (r *List) Unheard() (n, of int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	names := slices.Compact(slices.Sorted(slices.Values(r.names)))
@@ -62,9 +62,9 @@ func (r *list) unheard() (n, of int) {
 	return n, len(names)
 }
 
-// forgetFaults forgets them all, and the names that are not in the list any
+// ForgetFaults forgets them all, and the names that are not in the list any
 // more: there is a connection. What status returns stays.
-func (r *list) forgetFaults() {
+func (r *List) ForgetFaults() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.dropUnlistedLocked()
@@ -89,8 +89,8 @@ func (s Status) Is(at Server) bool {
 		len(s.Addresses) == 0 && s.Name == at.Name
 }
 
-// status returns what is known of each server of the list, by name.
-func (r *list) status() (all []Status) {
+// Status returns what is known of each server of the list, by name.
+func (r *List) Status() (all []Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, one := range r.allLocked() {

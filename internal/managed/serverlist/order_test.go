@@ -1,4 +1,4 @@
-package servers
+package serverlist
 
 import (
 	"context"
@@ -10,11 +10,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // calling is a list of servers that a test calls.
 type calling struct {
-	list
+	List
 	up     map[string]bool // which answer
 	refuse map[string]bool // which refuse; the others are silent
 }
@@ -24,7 +26,7 @@ func (c *calling) fail(to Server) {
 	if !c.refuse[to.Address] {
 		time.Sleep(time.Second)
 	}
-	c.noteFault(to, errors.New("no connection"))
+	c.NoteFault(to, errors.New("no connection"))
 }
 
 // reach calls servers until one answers, and returns those that it has called.
@@ -32,7 +34,7 @@ func (c *calling) fail(to Server) {
 func (c *calling) reach(t *testing.T, proves bool) (called string) {
 	t.Helper()
 	for range 20 {
-		to, _, err := c.next(nil, time.Second)
+		to, _, err := c.Next(nil, time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,10 +43,10 @@ func (c *calling) reach(t *testing.T, proves bool) (called string) {
 			c.fail(to)
 			continue
 		}
-		c.connected(to)
-		c.forgetFaults()
+		c.NoteConnected(to)
+		c.ForgetFaults()
 		if proves {
-			c.beginRound()
+			c.BeginRound()
 		}
 		return strings.TrimSpace(called)
 	}
@@ -134,7 +136,7 @@ func TestTheOrderOfCalls(t *testing.T) {
 		}},
 	} {
 		run(t, name, func(t *testing.T) {
-			c := &calling{list: list{names: atOne(tt.given)}}
+			c := &calling{List: List{names: atOne(tt.given)}}
 			c.members = members{names: atOne(tt.members), former: isOne(tt.former)}
 			for i, s := range tt.steps {
 				c.up, c.refuse = isOne(s.up), isOne(s.refuse)
@@ -143,7 +145,7 @@ func TestTheOrderOfCalls(t *testing.T) {
 					got = c.reach(t, !s.drops)
 				} else {
 					for range 20 {
-						to, _, _ := c.next(nil, time.Second)
+						to, _, _ := c.Next(nil, time.Second)
 						c.fail(to)
 						got += " " + to.Name
 					}
@@ -179,19 +181,19 @@ func run(t *testing.T, name string, test func(t *testing.T)) {
 // A name server that returns other addresses each time does not hide the other
 // names, nor the members that the ensemble names.
 func TestANameWithOtherAddressesEachTime(t *testing.T) {
-	r := &list{names: []string{"a.example.:1", "b:1"}, resolver: &net.Resolver{}, closed: true}
+	r := &List{names: []string{"a.example.:1", "b:1"}, resolver: &net.Resolver{}, closed: true}
 	r.members.names = []string{"10.0.0.9:1"}
 	r.known = map[string]*knownName{"b:1": {given: true, addresses: []string{"b:1"}}}
 	called := map[string]int{}
 	for i := range 40 {
 		n := r.knownLocked("a.example.:1")
 		n.addresses = []string{fmt.Sprintf("10.1.0.%d:1", i), fmt.Sprintf("10.2.0.%d:1", i)}
-		to, _, err := r.next(nil, time.Second)
+		to, _, err := r.Next(nil, time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
 		called[to.Name]++
-		r.noteFault(to, errors.New("refused"))
+		r.NoteFault(to, errors.New("refused"))
 	}
 	if called["b:1"] < 8 || called["10.0.0.9:1"] < 8 || called["a.example.:1"] < 16 {
 		t.Errorf("%v", called)
@@ -201,11 +203,11 @@ func TestANameWithOtherAddressesEachTime(t *testing.T) {
 // Who is asked to close a session: those that have answered, first.
 func TestTheOrderOfCloses(t *testing.T) {
 	for range 20 {
-		r := &list{names: atOne("a b c d"), members: members{names: atOne("X Y"), former: map[string]bool{"d:1": true}}}
-		r.noteFault(Server{Name: "b:1", Address: "b:1"}, errors.New("refused"))
-		r.noteFault(Server{Name: "Y:1", Address: "Y:1"}, errors.New("refused"))
+		r := &List{names: atOne("a b c d"), members: members{names: atOne("X Y"), former: map[string]bool{"d:1": true}}}
+		r.NoteFault(Server{Name: "b:1", Address: "b:1"}, errors.New("refused"))
+		r.NoteFault(Server{Name: "Y:1", Address: "Y:1"}, errors.New("refused"))
 		var order []string
-		for _, s := range r.find(context.Background(), time.Second) {
+		for _, s := range r.Find(context.Background(), time.Second) {
 			order = append(order, s.Name)
 			if s.IsDoubtful() != slices.Contains(r.members.names, s.Name) {
 				t.Errorf("%+v", s)
@@ -223,23 +225,23 @@ func TestTheOrderOfCloses(t *testing.T) {
 // pause after it comes, and the function for the list is asked.
 func TestTheLengthOfARound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &calling{list: list{names: atOne("a b")}, refuse: isOne("a b")}
-		for i := range mostMembers {
+		c := &calling{List: List{names: atOne("a b")}, refuse: isOne("a b")}
+		for i := range MostMembers {
 			c.members.names = append(c.members.names, fmt.Sprintf("m%d:1", i))
 		}
 		for attempt := range 12 {
-			to, round, err := c.next(nil, time.Second)
+			to, round, err := c.Next(nil, time.Second)
 			want := 3 // a, b and a member
 			if attempt < want {
-				want = 2 + mostMembers
+				want = 2 + MostMembers
 			}
 			if round != want || err != nil {
 				t.Errorf("attempt %d, of %s: a round of %d, %v", attempt+1, to, round, err)
 			}
 			c.fail(to)
 		}
-		c.beginRound()
-		if _, round, _ := c.next(nil, time.Second); round != 2+mostMembers {
+		c.BeginRound()
+		if _, round, _ := c.Next(nil, time.Second); round != 2+MostMembers {
 			t.Errorf("a round of %d", round)
 		}
 	})
@@ -258,20 +260,20 @@ func TestWhatCountsAsSilent(t *testing.T) {
 		"it refuses":                    {0, false, errors.New("refused"), false},
 		"it refuses, and was preferred": {0, true, errors.New("refused"), false},
 		"it is slow":                    {time.Second / 4, false, errors.New("no answer"), true},
-		"another ensemble":              {0, false, fmt.Errorf("a: %w", ErrNotVouched), true},
+		"another ensemble":              {0, false, fmt.Errorf("a: %w", zkerr.NotVouched), true},
 	} {
 		run(t, name, func(t *testing.T) {
-			r := &list{names: atOne("a")}
+			r := &List{names: atOne("a")}
 			time.Sleep(time.Hour)
 			if tt.preferred {
 				r.preferred = atOne("a")
 			}
-			to, _, err := r.next(nil, time.Second)
+			to, _, err := r.Next(nil, time.Second)
 			if err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(tt.lasts)
-			r.noteFault(to, tt.why)
+			r.NoteFault(to, tt.why)
 			if got := r.isSilentLocked(to); got != tt.want {
 				t.Error(got)
 			}

@@ -1,4 +1,4 @@
-package servers
+package serverlist
 
 import (
 	"cmp"
@@ -20,8 +20,8 @@ const (
 	Unknown                 // some names have no address: the server may be one of those
 )
 
-// replace makes names the list. found is what was looked up.
-func (r *list) replace(names []string, found map[string]lookup, present Server) {
+// Replace makes names the list. found is what was looked up.
+func (r *List) Replace(names []string, found map[string]Lookup, present Server) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.givenAddressesLocked()
@@ -38,7 +38,7 @@ func (r *list) replace(names []string, found map[string]lookup, present Server) 
 // there: a list that comes twice, or grows again soon, must not keep clients
 // from spreading over it. A client that is at a member which only the ensemble
 // has named stays.
-func (r *list) spreadLocked(present Server, old, due []string) []string {
+func (r *List) spreadLocked(present Server, old, due []string) []string {
 	if present.Address == "" || r.standingLocked(present) == Unknown {
 		return nil
 	}
@@ -63,17 +63,17 @@ func (r *list) spreadLocked(present Server, old, due []string) []string {
 
 // givenAddressesLocked returns the known addresses of all names that were
 // given, each once, in the order of the list.
-func (r *list) givenAddressesLocked() (all []string) {
+func (r *List) givenAddressesLocked() (all []string) {
 	return r.distinctLocked(func(one named) bool { return !one.tracked })
 }
 
 // addressesLocked returns those of all names, those that the ensemble has named
 // included.
-func (r *list) addressesLocked() (all []string) {
+func (r *List) addressesLocked() (all []string) {
 	return r.distinctLocked(func(named) bool { return true })
 }
 
-func (r *list) distinctLocked(counts func(named) bool) (all []string) {
+func (r *List) distinctLocked(counts func(named) bool) (all []string) {
 	seen := make(map[string]bool)
 	for _, one := range r.allLocked() {
 		for _, a := range one.addresses {
@@ -86,7 +86,7 @@ func (r *list) distinctLocked(counts func(named) bool) (all []string) {
 	return all
 }
 
-func (r *list) standing(at Server) Standing {
+func (r *List) Standing(at Server) Standing {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	isThere := func(a string) bool { return isSame(a, at.Address) }
@@ -98,7 +98,7 @@ func (r *list) standing(at Server) Standing {
 
 // standingLocked says whether at is in the list. A server that was removed from
 // the ensemble does not count, as long as there are others.
-func (r *list) standingLocked(at Server) Standing {
+func (r *List) standingLocked(at Server) Standing {
 	all := r.addressesLocked()
 	switch {
 	case r.isFormerLocked(at):
@@ -117,10 +117,10 @@ func (r *list) standingLocked(at Server) Standing {
 	return Stays
 }
 
-// candidates returns the servers that a client may move to from another one,
+// Candidates returns the servers that a client may move to from another one,
 // in the order in which they are tried: those that have answered come first,
 // and those that were removed from the ensemble are left out.
-func (r *list) candidates(from Server) (servers []Server) {
+func (r *List) Candidates(from Server) (servers []Server) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	addresses, decided := r.preferred, len(r.preferred) > 0
@@ -130,7 +130,7 @@ func (r *list) candidates(from Server) (servers []Server) {
 	}
 	for _, a := range addresses {
 		if name, ok := r.nameOfLocked(a); ok && !isSame(a, from.Address) {
-			servers = append(servers, Server{Name: name, Address: a, chosen: true})
+			servers = append(servers, Server{Name: name, Address: a, Chosen: true})
 		}
 	}
 	if !decided {
@@ -140,17 +140,17 @@ func (r *list) candidates(from Server) (servers []Server) {
 	return servers
 }
 
-// noteCalled notes that a server is called out of turn.
-func (r *list) noteCalled(to Server) {
+// NoteCalled notes that a server is called out of turn.
+func (r *List) NoteCalled(to Server) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.preferred = slices.DeleteFunc(slices.Clone(r.preferred), func(a string) bool { return a == to.Address })
 	r.turn.called = time.Now()
 }
 
-// noteBack notes that the client goes back to a server, out of turn.
-func (r *list) noteBack(to Server) {
-	r.noteCalled(to)
+// NoteBack notes that the client goes back to a server, out of turn.
+func (r *List) NoteBack(to Server) {
+	r.NoteCalled(to)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.back = to.Address

@@ -1,8 +1,10 @@
-package servers
+package serverlist
 
 import (
+	"net"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // spread decides whether a client that is connected to present moves when the
@@ -70,4 +72,19 @@ func keyOf(address string) string {
 		return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).String()
 	}
 	return address
+}
+
+// IsLocal reports whether an address, "host:port", is one that leads to each
+// host itself, or stays in one network: nobody else can use it.
+func IsLocal(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	if host = strings.TrimSuffix(strings.ToLower(host), "."); host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	a = a.Unmap()
+	return err == nil && (a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsUnspecified() || a.IsMulticast())
 }

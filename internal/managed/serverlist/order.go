@@ -1,10 +1,12 @@
-package servers
+package serverlist
 
 import (
 	"errors"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
 // This file says in which order servers are called. A round calls each address
@@ -39,7 +41,7 @@ type choice struct {
 
 // chooseLocked returns what is called next. done reports whether there is
 // nothing to wait for.
-func (r *list) chooseLocked(limit time.Duration) (c choice, done bool) {
+func (r *List) chooseLocked(limit time.Duration) (c choice, done bool) {
 	all := r.allLocked()
 	for range 2 {
 		callable := r.callableLocked(all)
@@ -64,17 +66,17 @@ func (r *list) chooseLocked(limit time.Duration) (c choice, done bool) {
 const mostSilent = 3
 
 // callableLocked returns those of all names that are called in this round.
-func (r *list) callableLocked(all []named) []named {
+func (r *List) callableLocked(all []named) []named {
 	if r.turn.silent < max(1, r.turn.most) {
 		return all
 	}
 	return all[:len(r.names)]
 }
 
-// connected notes that a server has answered. It requires that the answers of
-// the name servers until now are confirmed before the next connection, and that
-// this one takes its server in turn.
-func (r *list) connected(at Server) {
+// NoteConnected notes that a server has answered. It requires that the answers
+// of the name servers until now are confirmed before the next connection, and
+// that this one takes its server in turn.
+func (r *List) NoteConnected(at Server) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n := r.known[at.Name]; n != nil {
@@ -98,7 +100,7 @@ func (r *list) connected(at Server) {
 // chooseInRoundLocked returns what is called next in the present round, if
 // there is anything left. awaited says that the name server still has time to
 // say it.
-func (r *list) chooseInRoundLocked(all []named, limit time.Duration) (c choice, awaited bool) {
+func (r *List) chooseInRoundLocked(all []named, limit time.Duration) (c choice, awaited bool) {
 	for k := range r.names {
 		one := all[(r.turn.at+k)%len(r.names)]
 		n := r.knownLocked(one.name)
@@ -137,7 +139,7 @@ func (r *list) chooseInRoundLocked(all []named, limit time.Duration) (c choice, 
 // called in this round. There are none when the name has had its attempts: a
 // name server that returns other addresses each time does not hide the other
 // names.
-func (r *list) uncalledLocked(one named, in place) (left []string) {
+func (r *List) uncalledLocked(one named, in place) (left []string) {
 	n := r.knownLocked(one.name)
 	if n.calls.triedIn == r.turn.began && n.calls.tried >= len(one.addresses) {
 		return nil
@@ -151,7 +153,7 @@ func (r *list) uncalledLocked(one named, in place) (left []string) {
 }
 
 // takeLocked notes that what was chosen is called now.
-func (r *list) takeLocked(c choice, limit time.Duration) Server {
+func (r *List) takeLocked(c choice, limit time.Duration) Server {
 	n := r.knownLocked(c.name)
 	if c.inTurn {
 		if i := slices.Index(r.names, c.name); i != r.turn.at {
@@ -180,38 +182,38 @@ func (r *list) takeLocked(c choice, limit time.Duration) Server {
 	return r.serverLocked(c.name, c.address, limit)
 }
 
-// beginRound lets the next attempt begin a round.
-func (r *list) beginRound() {
+// BeginRound lets the next attempt begin a round.
+func (r *List) BeginRound() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.beginRoundLocked()
 }
 
-func (r *list) beginRoundLocked() {
+func (r *List) beginRoundLocked() {
 	r.turn.began, r.turn.silent, r.turn.short = r.turn.attempts, 0, 0
 }
 
 // serverLocked returns the server at one of the addresses of a name. That the
 // ensemble has named a member confirms no address: there may be another
 // ensemble now.
-func (r *list) serverLocked(name, address string, limit time.Duration) Server {
+func (r *List) serverLocked(name, address string, limit time.Duration) Server {
 	n := r.knownLocked(name)
 	return Server{
-		Name: name, Address: address, oneOfSeveral: len(n.addresses) > 1,
-		remembered: !n.isRecent(limit) || !slices.Contains(r.names, name),
+		Name: name, Address: address, OneOfSeveral: len(n.addresses) > 1,
+		Remembered: !n.isRecent(limit) || !slices.Contains(r.names, name),
 	}
 }
 
 // rankLocked returns when a server is called, compared with others: less is
 // earlier.
-func (r *list) rankLocked(at Server) int {
+func (r *List) rankLocked(at Server) int {
 	return 2*int(r.placeLocked(at)) + btoi(!slices.Contains(r.names, at.Name))
 }
 
 // noteSilentLocked notes whether a server that has failed with err was silent,
 // or has failed quickly. One of another ensemble counts as silent.
-func (r *list) noteSilentLocked(at Server, n *knownName, err error) {
-	silent := time.Since(r.turn.called) > r.turn.quick || errors.Is(err, ErrNotVouched)
+func (r *List) noteSilentLocked(at Server, n *knownName, err error) {
+	silent := time.Since(r.turn.called) > r.turn.quick || errors.Is(err, zkerr.NotVouched)
 	if n.calls.silent == nil {
 		n.calls.silent = make(map[string]bool)
 	}
@@ -230,7 +232,7 @@ const (
 )
 
 // placeLocked returns the place of a server.
-func (r *list) placeLocked(at Server) place {
+func (r *List) placeLocked(at Server) place {
 	switch {
 	case r.isSilentLocked(at):
 		return placeSilent
@@ -241,7 +243,7 @@ func (r *list) placeLocked(at Server) place {
 }
 
 // isSilentLocked reports whether a server was silent when it was called last.
-func (r *list) isSilentLocked(at Server) bool {
+func (r *List) isSilentLocked(at Server) bool {
 	n := r.known[at.Name]
 	return n != nil && n.calls.silent[at.Address]
 }
@@ -252,3 +254,28 @@ func btoi(b bool) int {
 	}
 	return 0
 }
+
+// leastRecent returns the address that was called least recently, by the
+// attempt that has called each last. Among equals it prefers another address
+// family than that of the latest call: a host without a route to one of the two
+// does not try all addresses of that one first.
+func leastRecent(addresses []string, calls map[string]int) string {
+	latest, best := "", ""
+	for a, attempt := range calls {
+		if latest == "" || attempt > calls[latest] {
+			latest = a
+		}
+	}
+	for _, a := range addresses {
+		switch {
+		case best == "" || calls[a] < calls[best]:
+			best = a
+		case calls[a] == calls[best] && latest != "" && isOneFamily(best, latest) && !isOneFamily(a, latest):
+			best = a
+		}
+	}
+	return best
+}
+
+// isOneFamily reports whether both addresses are of IPv4, or both of IPv6.
+func isOneFamily(a, b string) bool { return (a[0] == '[') == (b[0] == '[') }

@@ -16,78 +16,9 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
-)
 
-// Which addresses of a config count, and which lines are said to be wrong.
-func TestMembersOfAConfig(t *testing.T) {
-	for line, want := range map[string]string{
-		"zk1:2888:3888:participant;zk1:2181":                                    "zk1:2181",
-		"zk1:2888:3888;zk1:2181":                                                "zk1:2181",
-		"zk1:2888:3888:observer;zk1:2181":                                       "zk1:2181",
-		"zk1:2888:3888:participant;0.0.0.0:2182":                                "zk1:2182",
-		"zk1:2888:3888:participant;2182":                                        "zk1:2182",
-		"zk1:2888:3888:participant;:2182":                                       "zk1:2182",
-		"zk1:2888:3888:participant;[0:0:0:0:0:0:0:0]:2182":                      "zk1:2182",
-		"zk1:2888:3888:participant;0:0:0:0:0:0:0:0:2182":                        "zk1:2182",
-		"[2001:db8:0:0:0:0:0:1]:2888:3888:participant;0.0.0.0:2181":             "[2001:db8:0:0:0:0:0:1]:2181",
-		"zk1:2888:3888:participant;[2001:db8::1]:2181":                          "[2001:db8::1]:2181",
-		"zk1:2888:3888|zk1b:2888:3888:participant;0.0.0.0:2181":                 "zk1:2181",
-		"10.0.0.1:2888:3888:participant;10.1.0.1:2181;10.1.0.1:2281":            "10.1.0.1:2181",
-		"10.0.0.1:2888:3888:participant;;10.1.0.1:2281":                         "wrong",
-		"tls1:2888:3888:participant;0.0.0.0:2181;0.0.0.0:2281":                  "tls1:2281",
-		"tls1:2888:3888:participant;;2281":                                      "tls1:2281",
-		"tls1:2888:3888:participant;0.0.0.0:2181":                               "tls1:2181",
-		"tls1:2888:3888:participant;;":                                          "wrong",
-		"127.0.0.1:2888:3888:participant;127.0.0.1:2181":                        "127.0.0.1:2181", // see TestLocalMembers
-		"zk1:2888:3888:participant":                                             "wrong",
-		"zk1:2888:3888":                                                         "wrong",
-		"zk1:2888:3888:participant;":                                            "wrong",
-		"0.0.0.0:2888:3888:participant;0.0.0.0:2181":                            "wrong",
-		"zk1:2888:3888:participant;zk1:0":                                       "wrong",
-		"zk1:2888:3888:participant;zk1:port":                                    "wrong",
-		"zk1:2888:3888:participant;zk1:99999":                                   "wrong",
-		"zk1:2888:3888:participant;zk1/10.0.0.1:2181":                           "wrong",
-		"zk1:2888:3888:participant;a b:2181":                                    "wrong",
-		"zk1:2888:3888:participant;a,b:2181":                                    "wrong",
-		":2888:3888:participant;0.0.0.0:2181":                                   "wrong",
-		"zk1:2888:3888:participant;" + strings.Repeat("x", 1<<16) + "\x00:2181": "wrong",
-	} {
-		names, version, wrong, err := Members([]byte("server.7="+line+"\nversion=10000000f"), strings.Contains(line, "tls"))
-		got := strings.Join(names, ",")
-		if wrong != nil {
-			got = "wrong"
-			if !strings.Contains(wrong.Error(), "server.7=") || len(wrong.Error()) > 400 {
-				t.Errorf("%.100q: %v", line, wrong)
-			}
-		}
-		if got != want || version != 0x10000000f || err != nil {
-			t.Errorf("%.100q: %q, %x, %v; want %q", line, got, version, err, want)
-		}
-	}
-	many := strings.Builder{}
-	for i := range 10000 {
-		fmt.Fprintf(&many, "server.%d=zk%d:2888:3888:participant;zk%d:2181\n", i, i, i)
-	}
-	for config, want := range map[string]string{
-		many.String() + "version=0":                   "10000 members: at most 255",
-		"server.1=zk1:2888:3888:participant;zk1:2181": "no version",
-		"version=-1":                            "is not a number",
-		"version=x":                             "is not a number",
-		"version=ffffffffffffffffff":            "is not a number",
-		"version=" + strings.Repeat("9", 1<<20): "is not a number",
-		"":                                      "no version",
-		strings.Repeat("server.1=", 1<<17):      "no version",
-		"garbage\x00\xff" + strings.Repeat("\n=\n;", 1<<10): "no version",
-	} {
-		if names, _, _, err := Members([]byte(config), false); names != nil || err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 200 {
-			t.Errorf("%.30q: %d names, %v", config, len(names), err)
-		}
-	}
-	names, version, wrong, err := Members([]byte("group.1=1\nserver.2=b:1:2;b:3\r\nserver.1=a:1:2;a:3\nserver.3=b:1:2;b:3\nserver.4=c:1:2;c:0\nversion=0\n"), false)
-	if !slices.Equal(names, []string{"a:3", "b:3"}) || version != 0 || wrong == nil || err != nil {
-		t.Errorf("%v, %d, %v, %v", names, version, wrong, err)
-	}
-}
+	"github.com/zkrecipes/zkrecipes/internal/managed/serverlist"
+)
 
 // What members show counts together for an hour at one version. A later version
 // replaces it, an earlier one does only in another history.
@@ -98,22 +29,22 @@ func TestWhatMembersShow(t *testing.T) {
 		version int64
 		anew    bool
 		history int
-		how     change
+		how     serverlist.Change
 		all     string
 	}
 	for name, steps := range map[string][]step{
 		"files that differ": {
-			{0, "a b", 0, false, 0, sameVersion, "a b"},
-			{time.Minute, "b c", 0, false, 0, sameVersion, "a b c"},
-			{59 * time.Minute, "b c", 0, false, 0, sameVersion, "a b c"},
-			{time.Minute, "b c", 0, false, 0, sameVersion, "b c"},
+			{0, "a b", 0, false, 0, serverlist.SameVersion, "a b"},
+			{time.Minute, "b c", 0, false, 0, serverlist.SameVersion, "a b c"},
+			{59 * time.Minute, "b c", 0, false, 0, serverlist.SameVersion, "a b c"},
+			{time.Minute, "b c", 0, false, 0, serverlist.SameVersion, "b c"},
 		},
-		"the latest one stays": {{0, "a b", 0, false, 0, sameVersion, "a b"}, {100 * time.Hour, "c", 0, false, 0, sameVersion, "a b c"}},
-		"a later version":      {{0, "a b", 0, false, 0, sameVersion, "a b"}, {0, "c", 7, false, 0, laterVersion, "c"}, {0, "d", 7, false, 0, sameVersion, "c d"}},
-		"a member that lags":   {{0, "a b", 7, false, 0, sameVersion, "a b"}, {0, "a", 6, false, 0, older, "a b"}, {0, "c", 7, true, 0, sameVersion, "a b c"}},
-		"another ensemble":     {{0, "a b", 0, false, 0, sameVersion, "a b"}, {0, "c", 0, false, 1, sameVersion, "c"}, {0, "d", 0, false, 1, sameVersion, "c d"}},
-		"a lagging ensemble":   {{0, "a b", 7, false, 0, sameVersion, "a b"}, {0, "a", 6, false, 1, older, "a b"}, {0, "c", 7, false, 1, sameVersion, "c"}},
-		"another history":      {{0, "a b", 7, false, 0, sameVersion, "a b"}, {0, "a", 6, true, 0, anotherHistory, "a"}, {0, "b", 7, false, 0, laterVersion, "b"}},
+		"the latest one stays": {{0, "a b", 0, false, 0, serverlist.SameVersion, "a b"}, {100 * time.Hour, "c", 0, false, 0, serverlist.SameVersion, "a b c"}},
+		"a later version":      {{0, "a b", 0, false, 0, serverlist.SameVersion, "a b"}, {0, "c", 7, false, 0, serverlist.LaterVersion, "c"}, {0, "d", 7, false, 0, serverlist.SameVersion, "c d"}},
+		"a member that lags":   {{0, "a b", 7, false, 0, serverlist.SameVersion, "a b"}, {0, "a", 6, false, 0, serverlist.Older, "a b"}, {0, "c", 7, true, 0, serverlist.SameVersion, "a b c"}},
+		"another ensemble":     {{0, "a b", 0, false, 0, serverlist.SameVersion, "a b"}, {0, "c", 0, false, 1, serverlist.SameVersion, "c"}, {0, "d", 0, false, 1, serverlist.SameVersion, "c d"}},
+		"a lagging ensemble":   {{0, "a b", 7, false, 0, serverlist.SameVersion, "a b"}, {0, "a", 6, false, 1, serverlist.Older, "a b"}, {0, "c", 7, false, 1, serverlist.SameVersion, "c"}},
+		"another history":      {{0, "a b", 7, false, 0, serverlist.SameVersion, "a b"}, {0, "a", 6, true, 0, serverlist.AnotherHistory, "a"}, {0, "b", 7, false, 0, serverlist.LaterVersion, "b"}},
 	} {
 		now := time.Now()
 		var tr tracked
@@ -134,28 +65,9 @@ func TestWhatMembersShow(t *testing.T) {
 		}
 		tr.add(names, 0, 0, false, now.Add(time.Duration(i)*time.Second))
 		all := tr.all(now)
-		if len(all) > mostMembers || !slices.Contains(all, names[0]) || i > 0 && !slices.ContainsFunc(all, func(n string) bool { return strings.HasPrefix(n, fmt.Sprintf("m%d-", i-1)) }) {
+		if len(all) > serverlist.MostMembers || !slices.Contains(all, names[0]) || i > 0 && !slices.ContainsFunc(all, func(n string) bool { return strings.HasPrefix(n, fmt.Sprintf("m%d-", i-1)) }) {
 			t.Errorf("%d members after %d configs", len(all), i+1)
 		}
-	}
-}
-
-// A local address counts only if one was given. An address that a given name
-// has is not called twice.
-func TestLocalMembers(t *testing.T) {
-	shown := []string{"127.0.0.1:2181", "[::1]:2181", "169.254.1.1:2181", "[fe80::1]:2181", "localhost:2181", "[::ffff:127.0.0.1]:1", "[::ffff:0.0.0.0]:1", "10.0.0.1:2181"}
-	for given, want := range map[string]int{"zk1:2181": 1, "10.0.0.1:2181": 0, "127.0.0.1:9": 8, "localhost:9": 8, "[::1]:2181": 7, "[::ffff:10.0.0.1]:2181": 0} {
-		r := &list{names: []string{given}, members: members{names: shown}}
-		if all := r.allLocked(); len(all)-1 != want {
-			t.Errorf("%s: %+v", given, all)
-		}
-	}
-	r := &list{names: []string{"zk1:1"}, members: members{names: []string{"zk2:1"}}, known: map[string]*knownName{
-		"zk1:1": {addresses: []string{"10.0.0.1:1", "10.0.0.2:1"}},
-		"zk2:1": {addresses: []string{"127.0.1.1:1", "10.0.0.2:1", "10.0.0.3:1"}},
-	}}
-	if got := r.addressesLocked(); !slices.Equal(got, []string{"10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"}) {
-		t.Error(got)
 	}
 }
 
@@ -164,8 +76,8 @@ func TestLocalMembers(t *testing.T) {
 func TestStandingWithMembers(t *testing.T) {
 	at := func(a string) Server { return Server{Name: a, Address: a} }
 	s := New(Config{Names: []string{"a:1", "lb:1"}, Timeout: time.Second, Dial: (&answering{}).dial, Log: zap.NewNop()}, nil, nil, nil)
-	set := func(how change, names ...string) { s.list.setMembers(names, nil, how) }
-	check := func(what string, want map[string]Standing) {
+	set := func(how serverlist.Change, names ...string) { s.list.SetMembers(names, nil, how) }
+	check := func(what string, want map[string]serverlist.Standing) {
 		t.Helper()
 		for a, standing := range want {
 			if got := s.Standing(at(a)); got != standing {
@@ -173,13 +85,13 @@ func TestStandingWithMembers(t *testing.T) {
 			}
 		}
 	}
-	set(sameVersion, "a:1", "b:1", "c:1")
-	check("at first", map[string]Standing{"a:1": Stays, "lb:1": Stays, "b:1": Stays, "c:1": Stays})
-	set(laterVersion, "c:1", "d:1")
-	check("after a change", map[string]Standing{"a:1": Leaves, "lb:1": Stays, "b:1": Leaves, "c:1": Stays, "d:1": Stays})
+	set(serverlist.SameVersion, "a:1", "b:1", "c:1")
+	check("at first", map[string]serverlist.Standing{"a:1": serverlist.Stays, "lb:1": serverlist.Stays, "b:1": serverlist.Stays, "c:1": serverlist.Stays})
+	set(serverlist.LaterVersion, "c:1", "d:1")
+	check("after a change", map[string]serverlist.Standing{"a:1": serverlist.Leaves, "lb:1": serverlist.Stays, "b:1": serverlist.Leaves, "c:1": serverlist.Stays, "d:1": serverlist.Stays})
 	for range 10 {
 		var to []string
-		for _, one := range s.list.candidates(at("a:1")) {
+		for _, one := range s.list.Candidates(at("a:1")) {
 			to = append(to, one.Name)
 			if !one.IsDoubtful() {
 				t.Errorf("%+v", one)
@@ -189,18 +101,18 @@ func TestStandingWithMembers(t *testing.T) {
 			t.Errorf("may move to %v", to)
 		}
 	}
-	set(sameVersion, "c:1") // an hour later
-	check("after an hour", map[string]Standing{"d:1": Stays, "a:1": Leaves})
-	set(laterVersion, "a:1", "c:1")
-	check("when it has come back", map[string]Standing{"a:1": Stays, "b:1": Leaves})
-	set(anotherHistory, "c:1")
-	check("in another history", map[string]Standing{"a:1": Stays, "b:1": Stays})
+	set(serverlist.SameVersion, "c:1") // an hour later
+	check("after an hour", map[string]serverlist.Standing{"d:1": serverlist.Stays, "a:1": serverlist.Leaves})
+	set(serverlist.LaterVersion, "a:1", "c:1")
+	check("when it has come back", map[string]serverlist.Standing{"a:1": serverlist.Stays, "b:1": serverlist.Leaves})
+	set(serverlist.AnotherHistory, "c:1")
+	check("in another history", map[string]serverlist.Standing{"a:1": serverlist.Stays, "b:1": serverlist.Stays})
 	if err := s.Replace(t.Context(), []string{"z:1"}, at("c:1")); err != nil {
 		t.Fatal(err)
 	}
-	check("when the list was replaced", map[string]Standing{"a:1": Leaves, "c:1": Stays, "z:1": Stays})
-	if got := s.list.every(); !slices.Equal(got, []string{"z:1", "c:1"}) {
-		t.Error(got)
+	check("when the list was replaced", map[string]serverlist.Standing{"a:1": serverlist.Leaves, "c:1": serverlist.Stays, "z:1": serverlist.Stays})
+	if all, _ := s.Status(); len(all) != 2 || all[0].Name != "c:1" || all[1].Name != "z:1" {
+		t.Error(all)
 	}
 }
 
@@ -277,7 +189,7 @@ func config(version int64, hosts string) []byte {
 }
 
 func (s *shower) tracked() string {
-	return strings.ReplaceAll(strings.Join(s.list.memberNames(), " "), ":1", "")
+	return strings.ReplaceAll(strings.Join(s.list.MemberNames(), " "), ":1", "")
 }
 
 // What is shown becomes part of the list, and the given servers stay. What an
@@ -432,7 +344,7 @@ func TestAConfigForTLS(t *testing.T) {
 				s.cfg.TLS = tt.tls
 				s.shown <- Shown{Config: []byte(text)}
 				synctest.Wait()
-				if got := strings.Join(s.list.memberNames(), " "); got != tt.want {
+				if got := strings.Join(s.list.MemberNames(), " "); got != tt.want {
 					t.Errorf("%s, want %s", got, tt.want)
 				}
 			})
@@ -462,12 +374,17 @@ func TestASilentServerThatIsNoMember(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			return nil, errors.New("silent")
 		}
-		s.list.setMembers([]string{"b:1", "c:1"}, nil, sameVersion)
-		s.list.connected(Server{Name: "b:1", Address: "b:1"})
-		s.list.beginRound()
+		s.list.SetMembers([]string{"b:1", "c:1"}, nil, serverlist.SameVersion)
+		s.list.NoteConnected(Server{Name: "b:1", Address: "b:1"})
+		s.list.BeginRound()
 		_, _, _, _ = s.DialBack("tcp", Server{Name: "left:1", Address: "left:1"}, nil, 2*time.Second)
-		if n := len(s.list.callableLocked(s.list.allLocked())); n != 3 {
-			t.Errorf("%d of 3 servers are called", n)
+		called := map[string]bool{}
+		for range 3 {
+			to, _, _ := s.list.Next(nil, 2*time.Second)
+			called[to.Name] = true
+		}
+		if len(called) != 3 {
+			t.Errorf("called %v of 3 servers", called)
 		}
 	})
 }

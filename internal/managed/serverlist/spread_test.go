@@ -1,4 +1,4 @@
-package servers
+package serverlist
 
 import (
 	"fmt"
@@ -135,7 +135,7 @@ func TestSameAddress(t *testing.T) {
 func TestWhatIsDueStaysDue(t *testing.T) {
 	all := addresses(1, 4)
 	for _, due := range all {
-		r := &list{names: all}
+		r := &List{names: all}
 		if got := r.spreadLocked(Server{Name: all[0], Address: all[0]}, all, []string{due}); !slices.Equal(got, []string{due}) {
 			t.Errorf("%v, want %s", got, due)
 		}
