@@ -6,6 +6,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/managed"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/managed/talk"
 )
 
 // SASL is a mechanism by which a client authenticates each of its connections.
@@ -72,11 +73,11 @@ func WithSASL(m SASL) Option {
 }
 
 // mechanism returns m in the words of package servers, the zero one without m.
-func mechanism(m SASL) (in servers.Mechanism) {
+func mechanism(m SASL) (in talk.Mechanism) {
 	if m == nil {
 		return in
 	}
-	in.Begin = func(ctx context.Context, to servers.Server) (servers.Exchange, error) {
+	in.Begin = func(ctx context.Context, to servers.Server) (talk.Exchange, error) {
 		return m.Begin(ctx, SASLServer{to.Name, to.Address})
 	}
 	if m, ok := m.(interface{ Changed() bool }); ok {

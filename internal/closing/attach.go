@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/managed/talk"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -414,7 +415,7 @@ func (t *target) mustAskLeast(least time.Duration) bool {
 // askLeast asks a server for the shortest session timeout that it grants, by a
 // session that it opens and closes.
 func (t *target) askLeast(ctx context.Context, to servers.Server, limit time.Duration) (time.Duration, error) {
-	ask := servers.Ask(&wire.ConnectRequest{Timeout: 1, Password: make([]byte, wire.PasswordSize)})
+	ask := talk.Ask(&wire.ConnectRequest{Timeout: 1, Password: make([]byte, wire.PasswordSize)})
 	conn, answer, err := t.Ensemble.Connect(ctx, to, limit, ask)
 	if err != nil {
 		return 0, err

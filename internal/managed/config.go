@@ -17,6 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/managed/link"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/managed/talk"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
@@ -66,7 +67,7 @@ type Config struct {
 // SASL is a mechanism, and what says whether it can be used. Begin is nil if
 // the user has given none.
 type SASL struct {
-	servers.Mechanism
+	talk.Mechanism
 	Of any // the user's: may have a method Check() error
 }
 
@@ -270,7 +271,7 @@ func (cfg *Config) checkSASL() error {
 }
 
 // mechanism returns the zero Mechanism without SASL.
-func (cfg *Config) mechanism() (in servers.Mechanism) {
+func (cfg *Config) mechanism() (in talk.Mechanism) {
 	if len(cfg.SASL) > 0 {
 		in = cfg.SASL[0].Mechanism
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/managed/serverlist"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/managed/talk"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -82,7 +83,7 @@ func (r Raw) Dial(ctx context.Context, to servers.Server, limit time.Duration) (
 // wanted. It returns no connection, and no error either, if the session is
 // gone. A session that was opened is returned with an error as well.
 func (r Raw) Connect(ctx context.Context, to servers.Server, limit time.Duration, connect *wire.ConnectRequest, authenticated bool) (net.Conn, wire.ConnectResponse, error) {
-	return r.ConnectBy(ctx, to, limit, servers.Ask(connect), authenticated)
+	return r.ConnectBy(ctx, to, limit, talk.Ask(connect), authenticated)
 }
 
 // ConnectBy is Connect. It calls ask for the request when it has dialed.

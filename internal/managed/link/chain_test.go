@@ -15,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/managed/talk"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/test/script"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -239,7 +240,7 @@ func TestASessionThatHasExpiredIsNotNamed(t *testing.T) {
 
 // A server that has opened another session has a step's time to close it.
 func TestTheTimeToCloseAnotherSession(t *testing.T) {
-	for _, limit := range []time.Duration{time.Second, servers.MaxStep, 2 * servers.MaxStep} {
+	for _, limit := range []time.Duration{time.Second, talk.MaxStep, 2 * talk.MaxStep} {
 		synctest.Test(t, func(t *testing.T) {
 			_, c, _ := standing()
 			conn, theirs := net.Pipe()
@@ -247,7 +248,7 @@ func TestTheTimeToCloseAnotherSession(t *testing.T) {
 			on := newLink(conn, c, servers.Server{}, nil, limit)
 			on.connectTimer.Stop()
 			began := time.Now()
-			if err := on.closeAnother(); !errors.Is(err, zkerr.AnotherSession) || time.Since(began) != min(limit, servers.MaxStep) || !c.IsSevered() {
+			if err := on.closeAnother(); !errors.Is(err, zkerr.AnotherSession) || time.Since(began) != min(limit, talk.MaxStep) || !c.IsSevered() {
 				t.Errorf("%v after %v", err, time.Since(began))
 			}
 			_ = theirs.Close()

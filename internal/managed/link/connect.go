@@ -13,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/clock"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/managed/talk"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -249,9 +250,9 @@ func (l *Link) vouch(session int64) error {
 	}
 	c.told.Ended(l, Reason{Fault, err})
 	if session != 0 {
-		late := time.AfterFunc(servers.MaxStep, func() { _ = l.Conn.Close() })
+		late := time.AfterFunc(talk.MaxStep, func() { _ = l.Conn.Close() })
 		defer late.Stop()
-		_, _ = l.Conn.Write(servers.CloseRequest)
+		_, _ = l.Conn.Write(talk.CloseRequest)
 		c.mu.Lock()
 		c.remembered = servers.Orphan{}
 		c.mu.Unlock()
@@ -276,9 +277,9 @@ func (l *Link) closeAnother() error {
 	c.dialed = nil // the end of ours leaves this connection to us
 	c.mu.Unlock()
 	why := c.told.NotResumed(l)
-	late := time.AfterFunc(min(l.limit, servers.MaxStep), func() { _ = l.Conn.Close() })
+	late := time.AfterFunc(min(l.limit, talk.MaxStep), func() { _ = l.Conn.Close() })
 	defer late.Stop()
-	if _, err := l.Conn.Write(servers.CloseRequest); err == nil {
+	if _, err := l.Conn.Write(talk.CloseRequest); err == nil {
 		_, _ = io.Copy(io.Discard, l.read)
 	}
 	c.Sever() // before the wire client can ask for it again, and be given a third one

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/managed/talk"
 	"github.com/zkrecipes/zkrecipes/internal/test/script"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -91,7 +91,7 @@ func TestTheTimeToAskAServer(t *testing.T) {
 		})
 		s.beginOffer(on, wire.OpMultiRead)
 		synctest.Wait()
-		if want := servers.MaxStep; len(within) == 0 || slices.Min(within) != want || slices.Max(within) != want {
+		if want := talk.MaxStep; len(within) == 0 || slices.Min(within) != want || slices.Max(within) != want {
 			t.Errorf("dialed within %v, want %v", within, want)
 		}
 		on.End()

@@ -13,7 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
-	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/managed/talk"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
@@ -215,7 +215,7 @@ func (s *Session) DeleteUnused() {
 			}
 		}
 	})
-	closed.Within(servers.MaxStep/2, done)
+	closed.Within(talk.MaxStep/2, done)
 }
 
 // Filled says that something was created in a directory.

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/talk"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
 )
@@ -62,7 +63,7 @@ func (s *Servers) AwaitTurn(stop <-chan struct{}) bool {
 // SASL is set it first begins an exchange, which Authenticate continues. It
 // fails with supplied.ErrStopped once stop is closed; every other failure is
 // logged, and noted as NoteFailed does.
-func (s *Servers) Dial(network string, stop <-chan struct{}, limit time.Duration) (net.Conn, Server, Exchange, error) {
+func (s *Servers) Dial(network string, stop <-chan struct{}, limit time.Duration) (net.Conn, Server, talk.Exchange, error) {
 	began := time.Now()
 	to, round, err := s.list.Next(stop, limit)
 	if errors.Is(err, supplied.ErrStopped) {
@@ -78,19 +79,19 @@ func (s *Servers) Dial(network string, stop <-chan struct{}, limit time.Duration
 // DialBack is Dial, but to a server where the client was until now. It is out
 // of turn, and may not be in the list any more. If the client is connected
 // there, it moves to others that it should move to.
-func (s *Servers) DialBack(network string, to Server, stop <-chan struct{}, limit time.Duration) (net.Conn, Server, Exchange, error) {
+func (s *Servers) DialBack(network string, to Server, stop <-chan struct{}, limit time.Duration) (net.Conn, Server, talk.Exchange, error) {
 	s.list.NoteBack(to)
 	to.Chosen = false
 	return s.dial(network, to, stop, limit)
 }
 
-func (s *Servers) dial(network string, to Server, stop <-chan struct{}, limit time.Duration) (net.Conn, Server, Exchange, error) {
+func (s *Servers) dial(network string, to Server, stop <-chan struct{}, limit time.Duration) (net.Conn, Server, talk.Exchange, error) {
 	to = s.doubted(to)
 	if to.OneOfSeveral || to.IsDoubtful() {
 		limit /= 2 // a host that does not answer must not use up all of the time
 	}
 	began := time.Now()
-	x, err := s.beginSASL(context.Background(), stop, to, max(limit, time.Millisecond))
+	x, err := s.BeginSASL(context.Background(), stop, to, max(limit, time.Millisecond))
 	if err != nil {
 		return nil, to, nil, s.notConnected(to, err)
 	}

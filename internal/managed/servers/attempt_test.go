@@ -2,7 +2,6 @@ package servers
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/talk"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/test/script"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -136,75 +136,9 @@ func TestRefusals(t *testing.T) {
 // late is a mechanism that takes its time to begin.
 type late time.Duration
 
-func (d late) Begin(context.Context, Server) (Exchange, error) {
+func (d late) Begin(context.Context, Server) (talk.Exchange, error) {
 	time.Sleep(time.Duration(d))
 	return &script.Talker{}, nil
-}
-
-// Each step to a server with TLS has what is left of the time.
-func TestTheTimeToDialWithTLS(t *testing.T) {
-	const limit = 4 * time.Second
-	for name, tt := range map[string]struct {
-		configured, dialed time.Duration // how long that takes
-		toDial, took       time.Duration
-	}{
-		"at once":                 {0, 0, limit, limit},
-		"a late configuration":    {limit - 1, 0, time.Millisecond, limit - 1 + time.Millisecond},
-		"none":                    {limit + 1, 0, 0, limit},
-		"half the time each":      {limit / 2, limit / 2, limit / 2, limit + time.Millisecond},
-		"a dial of three fourths": {0, limit * 3 / 4, limit, limit},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			var toDial time.Duration
-			ours, theirs := net.Pipe()
-			go func() { _, _ = io.Copy(io.Discard, theirs) }()
-			c := of(Config{TLS: func() (*tls.Config, error) {
-				time.Sleep(tt.configured)
-				return &tls.Config{}, nil
-			}, Dial: func(_, _ string, within time.Duration) (net.Conn, error) {
-				toDial = within
-				time.Sleep(tt.dialed)
-				return ours, nil
-			}})
-			began := time.Now()
-			_, err := c.DialServer(nil, "tcp", Server{Name: "a:1", Address: "a:1"}, limit)
-			if took := time.Since(began); err == nil || toDial != tt.toDial || took != tt.took {
-				t.Errorf("%s: %v, dialed within %v, after %v", name, err, toDial, took)
-			}
-			_ = ours.Close()
-			_ = theirs.Close()
-			time.Sleep(time.Second) // the configuration
-		})
-	}
-}
-
-// A server that does not speak TLS, or is silent, is said to be that: the error
-// of the handshake alone leaves open who has failed.
-func TestAHandshakeThatDoesNotSucceed(t *testing.T) {
-	for says, answer := range map[string]func(net.Conn){
-		"TLS: the server does not speak TLS at this address: ":                                         func(c net.Conn) { _, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) },
-		"TLS: the server has ended the handshake, as one that does not expect TLS at this address: ":   func(c net.Conn) { _ = c.Close() },
-		"TLS: the handshake does not end, as at a server that is silent: ":                             func(net.Conn) {},
-		"TLS: the server refuses the handshake, as one that wants a certificate of the client, or has": func(c net.Conn) { _, _ = c.Write([]byte{21, 3, 3, 0, 2, 2, 40}) },
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			ours, theirs := net.Pipe()
-			go func() {
-				_, _ = theirs.Read(make([]byte, 4096)) // of the hello
-				answer(theirs)
-				_, _ = io.Copy(io.Discard, theirs)
-			}()
-			c := of(Config{
-				TLS:  func() (*tls.Config, error) { return &tls.Config{}, nil },
-				Dial: func(string, string, time.Duration) (net.Conn, error) { return ours, nil },
-			})
-			_, err := c.DialServer(nil, "tcp", Server{Name: "a:1", Address: "a:1"}, time.Second)
-			if err == nil || !strings.HasPrefix(err.Error(), says) {
-				t.Errorf("%v, want %s", err, says)
-			}
-			_ = theirs.Close()
-		})
-	}
 }
 
 // A dial has what the mechanism has left of the time. Each has a millisecond at
@@ -214,7 +148,7 @@ func TestTheTimeToDialAfterAMechanism(t *testing.T) {
 	for took, toDial := range map[time.Duration]time.Duration{0: limit, limit / 4: limit * 3 / 4, limit - 1: time.Millisecond, limit + 1: 0} {
 		synctest.Test(t, func(t *testing.T) {
 			var within time.Duration
-			c := of(Config{Names: []string{"a:1"}, Timeout: 3 * limit, SASL: Mechanism{Begin: late(took).Begin}, Dial: func(_, _ string, limit time.Duration) (net.Conn, error) {
+			c := of(Config{Names: []string{"a:1"}, Timeout: 3 * limit, SASL: talk.Mechanism{Begin: late(took).Begin}, Dial: func(_, _ string, limit time.Duration) (net.Conn, error) {
 				within = limit
 				return nil, io.ErrNoProgress
 			}})
@@ -264,7 +198,7 @@ func TestTheClientIsToldOfRefusals(t *testing.T) {
 	c := New(Config{
 		Names: []string{"a:1", "b:2"}, Timeout: time.Minute, Log: zap.NewNop(),
 		Dial: func(string, string, time.Duration) (net.Conn, error) { return nil, io.ErrNoProgress },
-		SASL: Mechanism{Begin: func(context.Context, Server) (Exchange, error) { return nil, fails }},
+		SASL: talk.Mechanism{Begin: func(context.Context, Server) (talk.Exchange, error) { return nil, fails }},
 	}, &who, make(chan struct{}), make(chan struct{}))
 	for i, tt := range []struct {
 		fails    error
@@ -290,5 +224,47 @@ func TestTheClientIsToldOfRefusals(t *testing.T) {
 		if fault := c.Fault(); fault == nil || !strings.Contains(fault.Error(), tt.fails.Error()) {
 			t.Errorf("attempt %d: the fault is %v", i+1, fault)
 		}
+	}
+}
+
+// While the client is refused the next attempt comes after half a minute to a
+// minute, or within a second of a change, which begins a round.
+func TestTheTurnOfAClientThatIsRefused(t *testing.T) {
+	for name, tt := range map[string]struct {
+		refused     bool
+		after       int // looks
+		least, most time.Duration
+		rare        bool // afterwards
+		attempts    refusals
+	}{
+		"no change":     {true, 1000, 30 * time.Second, time.Minute, true, refusals{1, 2}},
+		"a change":      {true, 0, time.Second, time.Second, false, refusals{}},
+		"a later one":   {true, 4, 5 * time.Second, 5 * time.Second, false, refusals{}},
+		"it is not one": {false, 0, 0, 0, false, refusals{1, 2}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			looks := 0
+			changed := func() bool { looks++; return looks > tt.after } // after so many looks
+			c := of(Config{Names: []string{"a", "b"}, SASL: talk.Mechanism{Changed: changed}})
+			if c.pace.refusals = (refusals{1, 2}); tt.refused {
+				c.pace.rare = longestRefused
+			}
+			began := time.Now()
+			if !c.AwaitTurn(nil) {
+				t.Errorf("%s: it is not its turn", name)
+			}
+			if took := time.Since(began); took < tt.least || took > tt.most {
+				t.Errorf("%s: after %v", name, took)
+			}
+			if c.pace.isRefused() != tt.rare || c.pace.refusals != tt.attempts || c.pace.tries != 1 && !tt.rare {
+				t.Errorf("%s: refused %t, %+v, %d tries", name, c.pace.isRefused(), c.pace.refusals, c.pace.tries)
+			}
+			stop := make(chan struct{})
+			close(stop)
+			if c.pace.rare = time.Hour; c.AwaitTurn(stop) {
+				t.Errorf("%s: it goes on after the end", name)
+			}
+			synctest.Wait()
+		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/talk"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -136,14 +137,14 @@ func (s *Servers) closeThrough(ctx context.Context, o Orphan, to Server) error {
 // for the shortest timeout, since it touches the session. CloseAt returns nil
 // once the session is known to be gone.
 func (s *Servers) CloseAt(ctx context.Context, to Server, id int64, password []byte, authenticated bool, limit time.Duration) error {
-	a, err := s.converse(ctx, to, limit, &wire.ConnectRequest{Timeout: shortest, SessionID: id, Password: password}, authenticated, CloseRequest)
-	isGone, isAnother := a.session == 0 && err == nil, a.session != 0 && a.session != id
+	a, err := s.Converse(ctx, to, limit, &wire.ConnectRequest{Timeout: talk.Shortest, SessionID: id, Password: password}, authenticated, talk.CloseRequest)
+	isGone, isAnother := a.Session == 0 && err == nil, a.Session != 0 && a.Session != id
 	if isGone || isAnother {
 		if err := s.Vouch(ctx, to, 0, limit); err != nil {
 			return err
 		}
 	}
-	if a.session != 0 {
+	if a.Session != 0 {
 		s.resumesNone.Store(isAnother)
 	}
 	if isAnother {

@@ -4,13 +4,11 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/managed/talk"
 )
 
 // This file remembers the earlier sessions of a client, and which are closed.
-
-// MaxStep bounds each step of closing a session, such as the wait for an
-// answer.
-const MaxStep = 2 * time.Second
 
 // Orphan is a session that is over, and that the ensemble may still have.
 type Orphan struct {
@@ -20,7 +18,7 @@ type Orphan struct {
 }
 
 // StepTimeout bounds each step of closing an orphan.
-func (o Orphan) StepTimeout() time.Duration { return min(o.Timeout/3, MaxStep) }
+func (o Orphan) StepTimeout() time.Duration { return min(o.Timeout/3, talk.MaxStep) }
 
 // earlierSession is a session of the client that is over. The ensemble may have
 // it still, with its ephemeral znodes, until it is known to be closed. It is

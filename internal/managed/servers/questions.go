@@ -1,20 +1,17 @@
 package servers
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/talk"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -64,7 +61,7 @@ func (s *Servers) Has(ctx context.Context, to Server, op wire.Op, limit time.Dur
 // whether it has an operation, and reports whether that is exact: then it
 // says so of every operation in newest. It fails if it cannot be known.
 func (s *Servers) askOffer(ctx context.Context, to Server, op wire.Op, limit time.Duration) (minor int, exact bool, err error) {
-	if major, minor, err := s.askVersion(ctx, to, limit); err == nil {
+	if major, minor, err := s.AskVersion(ctx, to, limit); err == nil {
 		switch {
 		case major > 3:
 			minor = math.MaxInt
@@ -96,27 +93,27 @@ var ErrHangsUp = errors.New("the server ends the connection on this operation")
 // session had not expired, and another error if the server has not said it.
 func (s *Servers) TryOperation(ctx context.Context, to Server, limit time.Duration, op wire.Op, body wire.Appender) (has bool, err error) {
 	began := time.Now()
-	conn, session, err := s.Connect(ctx, to, limit, Ask(&wire.ConnectRequest{Timeout: int32(limit.Milliseconds()), Password: make([]byte, wire.PasswordSize)}), true, readRoot)
+	conn, session, err := s.Connect(ctx, to, limit, talk.Ask(&wire.ConnectRequest{Timeout: int32(limit.Milliseconds()), Password: make([]byte, wire.PasswordSize)}), true, readRoot)
 	if session.SessionID != 0 {
 		defer func() {
-			if err := s.CloseAt(context.Background(), to, session.SessionID, session.Password, true, min(limit, MaxStep)); err != nil {
+			if err := s.CloseAt(context.Background(), to, session.SessionID, session.Password, true, min(limit, talk.MaxStep)); err != nil {
 				s.cfg.Log.Debug("cannot close a session", zap.Stringer("server", to), zap.String("session", wire.SessionText(session.SessionID)), zap.Error(err))
 			}
 		}()
 	}
 	if conn == nil {
-		return false, cmp.Or(err, errBadAnswer)
+		return false, cmp.Or(err, talk.ErrBadAnswer)
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if _, err := readSuccess(conn, firstXid); err != nil {
+	if _, err := talk.ReadSuccess(conn, talk.FirstXid); err != nil {
 		return false, err
 	}
-	const xid = firstXid + 1
+	const xid = talk.FirstXid + 1
 	if _, err := conn.Write(wire.AppendFrame(nil, &wire.RequestHeader{Xid: xid, Op: op}, body)); err != nil {
 		return false, err
 	}
-	_, err = readSuccess(conn, xid)
+	_, err = talk.ReadSuccess(conn, xid)
 	var code wire.Code
 	switch {
 	case err == nil:
@@ -135,93 +132,9 @@ func (s *Servers) TryOperation(ctx context.Context, to Server, limit time.Durati
 }
 
 // readRoot is a read that every server answers.
-var readRoot = wire.AppendFrame(nil, &wire.RequestHeader{Xid: firstXid, Op: wire.OpExists}, &wire.WatchRequest{Path: "/"})
+var readRoot = wire.AppendFrame(nil, &wire.RequestHeader{Xid: talk.FirstXid, Op: wire.OpExists}, &wire.WatchRequest{Path: "/"})
 
-// askVersion asks a server for its version.
-func (s *Servers) askVersion(ctx context.Context, to Server, limit time.Duration) (major, minor int, err error) {
-	err = s.ask(ctx, to, limit, func(lines *bufio.Reader) error {
-		line, err := lines.ReadSlice('\n') // of what fits into its buffer
-		if err == nil {
-			_, err = fmt.Sscanf(string(line), "Zookeeper version: %d.%d.", &major, &minor)
-		}
-		return err
-	})
-	return major, minor, err
-}
-
-// condition is what a server says of itself.
-type condition struct {
-	zxid int64
-	mode string // "leader", "follower", ...; "": it has said none
-}
-
-// serves returns an error unless a client that has seen the transaction seen
-// can be served.
-func (c condition) serves(seen int64) error {
-	switch {
-	case !slices.Contains([]string{"leader", "follower", "observer", "standalone"}, c.mode):
-		return fmt.Errorf("it does not serve: its mode is %q", c.mode)
-	case c.zxid < seen:
-		return fmt.Errorf("it lags: its latest transaction is 0x%x, this session has seen 0x%x", c.zxid, seen)
-	}
-	return nil
-}
-
-// askCondition asks a server for its condition.
-func (s *Servers) askCondition(ctx context.Context, to Server, limit time.Duration) (is condition, err error) {
-	err = s.ask(ctx, to, limit, func(lines *bufio.Reader) error {
-		is, err = parseCondition(io.LimitReader(lines, mostCondition))
-		return err
-	})
-	return is, err
-}
-
-// mostCondition is how much of an answer to the word srvr is read.
-const mostCondition = 4096
-
-// parseCondition reads the answer to the word srvr, up to its mode.
-func parseCondition(r io.Reader) (is condition, err error) {
-	lines, first, hasZxid := bufio.NewScanner(r), "", false
-	for lines.Scan() {
-		line := lines.Text()
-		first = cmp.Or(first, line)
-		what, value, _ := strings.Cut(line, ": ")
-		switch what {
-		case "Zxid":
-			if is.zxid, err = strconv.ParseInt(strings.TrimSpace(value), 0, 64); err != nil {
-				return is, fmt.Errorf("zxid: %w", err)
-			}
-			hasZxid = true
-		case "Mode":
-			if is.mode = strings.TrimSpace(value); !hasZxid {
-				return is, fmt.Errorf("%w: a mode and no zxid", errBadAnswer)
-			}
-			return is, nil
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return is, err
-	}
-	return is, fmt.Errorf("%w: %.100q", errBadAnswer, first)
-}
-
-// ask sends a server the word srvr, which needs no session, and reads the
-// answer.
-func (s *Servers) ask(ctx context.Context, to Server, limit time.Duration, read func(lines *bufio.Reader) error) error {
-	conn, err := s.DialServer(ctx.Done(), "tcp", to, s.dialTime(limit))
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
-		return err
-	}
-	if _, err := io.WriteString(conn, "srvr"); err != nil {
-		return err
-	}
-	return read(bufio.NewReader(conn))
-}
+var syncRoot = wire.AppendFrame(nil, &wire.RequestHeader{Xid: talk.FirstXid, Op: wire.OpSync}, &wire.PathRequest{Path: "/"})
 
 // LatestTransaction opens a session at a server, syncs it with its leader,
 // returns the latest transaction there, and closes the session. Each step takes
@@ -232,14 +145,14 @@ func (s *Servers) LatestTransaction(at Server, seen int64, limit time.Duration) 
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
 	defer cancel()
-	a, err := s.converse(ctx, at, limit, &wire.ConnectRequest{Timeout: shortest, Password: make([]byte, wire.PasswordSize)}, true, syncRoot)
-	if a.session != 0 {
-		_ = s.closeThrough(ctx, Orphan{a.session, a.password, 3 * limit}, at) // it is logged
+	a, err := s.Converse(ctx, at, limit, &wire.ConnectRequest{Timeout: talk.Shortest, Password: make([]byte, wire.PasswordSize)}, true, syncRoot)
+	if a.Session != 0 {
+		_ = s.closeThrough(ctx, Orphan{a.Session, a.Password, 3 * limit}, at) // it is logged
 	}
-	if err == nil && a.session == 0 {
-		err = errBadAnswer
+	if err == nil && a.Session == 0 {
+		err = talk.ErrBadAnswer
 	}
-	return a.zxid, err
+	return a.Zxid, err
 }
 
 // NoteRoot notes what the chroot was created by, zeros if there is none. A
@@ -293,19 +206,19 @@ func (s *Servers) Vouch(ctx context.Context, to Server, seen int64, limit time.D
 // its leader, and the Stat of the chroot, zero if there is none. It makes all
 // requests in one write: sync, exists, and to close the session.
 func (s *Servers) lookAtRoot(ctx context.Context, at Server, limit time.Duration) (latest int64, stat wire.Stat, err error) {
-	requests := wire.AppendFrame(nil, &wire.RequestHeader{Xid: firstXid, Op: wire.OpSync}, &wire.PathRequest{Path: "/"})
-	requests = wire.AppendFrame(requests, &wire.RequestHeader{Xid: firstXid + 1, Op: wire.OpExists}, &wire.WatchRequest{Path: s.cfg.Root})
-	requests = wire.AppendFrame(requests, &wire.RequestHeader{Xid: firstXid + 2, Op: wire.OpCloseSession})
-	conn, _, err := s.Connect(ctx, at, limit, Ask(&wire.ConnectRequest{Timeout: shortest, Password: make([]byte, wire.PasswordSize)}), true, requests)
+	requests := wire.AppendFrame(nil, &wire.RequestHeader{Xid: talk.FirstXid, Op: wire.OpSync}, &wire.PathRequest{Path: "/"})
+	requests = wire.AppendFrame(requests, &wire.RequestHeader{Xid: talk.FirstXid + 1, Op: wire.OpExists}, &wire.WatchRequest{Path: s.cfg.Root})
+	requests = wire.AppendFrame(requests, &wire.RequestHeader{Xid: talk.FirstXid + 2, Op: wire.OpCloseSession})
+	conn, _, err := s.Connect(ctx, at, limit, talk.Ask(&wire.ConnectRequest{Timeout: talk.Shortest, Password: make([]byte, wire.PasswordSize)}), true, requests)
 	if err == nil && conn == nil {
-		err = errBadAnswer
+		err = talk.ErrBadAnswer
 	}
 	if err != nil {
 		return 0, stat, err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if _, err := readSuccess(conn, firstXid); err != nil {
+	if _, err := talk.ReadSuccess(conn, talk.FirstXid); err != nil {
 		return 0, stat, err
 	}
 	frame, err := wire.ReadFrame(conn, 4096, nil)
@@ -318,11 +231,11 @@ func (s *Servers) lookAtRoot(ctx context.Context, at Server, limit time.Duration
 		stat.Decode(d)
 	}
 	switch {
-	case d.Err() != nil || head.Xid != firstXid+1:
-		return 0, stat, errBadAnswer
+	case d.Err() != nil || head.Xid != talk.FirstXid+1:
+		return 0, stat, talk.ErrBadAnswer
 	case head.Err != wire.OK && head.Err != wire.NoNode:
 		return 0, stat, fmt.Errorf("refused: %w", head.Err)
 	}
-	_, _ = readSuccess(conn, firstXid+2) // without the answer the session may stay until it expires
+	_, _ = talk.ReadSuccess(conn, talk.FirstXid+2) // without the answer the session may stay until it expires
 	return head.Zxid, stat, nil
 }

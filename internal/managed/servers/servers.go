@@ -1,8 +1,8 @@
-// Package servers calls the servers of an ensemble. It decides when and how one
-// is called, where the list of them comes from, and which server the client
-// moves to. It has short talks with one over a separate connection: to close a
-// session that is over, and to ask what a server has. Package serverlist
-// decides which server is called next.
+// Package servers calls the servers of an ensemble. It decides when one is
+// called, where the list of them comes from, which server the client moves to,
+// and which is believed. It closes sessions that are over, and asks what a
+// server has. Package serverlist decides which server is called next, and
+// package talk how one is called.
 //
 // # State
 //
@@ -34,11 +34,11 @@
 //
 // # In which order to read it
 //
-// This file; an attempt to connect: attempt.go, pace.go, dial.go, punctual.go,
-// sasl.go; the list changes: targets.go, replacements.go, source.go; the members
-// that the ensemble names: track.go, shown.go; a talk: talk.go, questions.go,
-// ensemble.go, foreign.go; the end of a session: earlier.go, close.go,
-// guardian.go.
+// This file; an attempt to connect: attempt.go, pace.go; the list changes:
+// targets.go, replacements.go, source.go; the members that the ensemble names:
+// track.go, shown.go; what a server has and whether it is believed:
+// questions.go, ensemble.go, foreign.go; the end of a session: earlier.go,
+// close.go, guardian.go.
 package servers
 
 import (
@@ -54,6 +54,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/managed/serverlist"
+	"github.com/zkrecipes/zkrecipes/internal/managed/talk"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/oneline"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
@@ -69,7 +70,7 @@ type Config struct {
 	Resolver *net.Resolver                                                          // nil: Dial gets the names; without Dial: net.DefaultResolver
 	TLS      func() (*tls.Config, error)                                            // nil: no TLS
 	Auths    []wire.AuthRequest                                                     // presented on each connection
-	SASL     Mechanism
+	SASL     talk.Mechanism
 	// Guardians are told of each session before anything is sent in it.
 	Guardians []Guardian
 	Source    Source
@@ -98,20 +99,6 @@ type Shown struct {
 	Err    error
 }
 
-// Mechanism is the user's mechanism of SASL. framework.SASL and its relatives
-// say what each function does. The zero Mechanism is none; Changed and Renew
-// may be nil beside Begin.
-type Mechanism struct {
-	Begin   func(ctx context.Context, to Server) (Exchange, error)
-	Changed func() bool
-	Renew   func(ctx context.Context, servers []Server) (next time.Time, err error)
-}
-
-// Exchange is the client's side of one exchange with a server. It is used once.
-type Exchange interface {
-	Next(challenge []byte) (response []byte, done bool, err error)
-}
-
 // Told is told why the client has no connection.
 type Told interface {
 	// Rejected says that a server refuses the client, and that each server was
@@ -124,6 +111,8 @@ type Server = serverlist.Server
 
 // Servers calls the servers of one client. See the package comment.
 type Servers struct {
+	*talk.Talker // to one of them
+
 	cfg       Config
 	told      Told
 	closing   <-chan struct{}
@@ -146,25 +135,22 @@ type Servers struct {
 	moved time.Time  // when a move has begun last; zero: there was none
 }
 
-// mostSupplied is how many calls of the user's dialer may be under way, and how
-// many of the other functions for connections.
+// mostSupplied is how many calls of the user's functions for connections may be
+// under way, apart from those of the dialer.
 const mostSupplied = 16
 
 // New returns the servers of a client. It does nothing until it is asked, or
 // Start is called. closing is closed when the client begins to close, done when
 // its last session is among the earlier ones.
 func New(cfg Config, told Told, closing, done <-chan struct{}) *Servers {
-	if cfg.Dial == nil {
-		cfg.Dial = net.DialTimeout
-		if cfg.Resolver == nil {
-			cfg.Resolver = net.DefaultResolver
-		}
-	} else {
-		cfg.Dial = punctual(cfg.Dial, supplied.NewTokens(mostSupplied, cfg.Log))
+	if cfg.Dial == nil && cfg.Resolver == nil {
+		cfg.Resolver = net.DefaultResolver
 	}
+	supplying := supplied.NewTokens(mostSupplied, cfg.Log)
 	return &Servers{
-		cfg: cfg, told: told, closing: closing, done: done,
-		supplying:    supplied.NewTokens(mostSupplied, cfg.Log),
+		Talker: talk.New(talk.Config{Timeout: cfg.Timeout, Dial: cfg.Dial, TLS: cfg.TLS, Auths: cfg.Auths, SASL: cfg.SASL, Supplying: supplying, Log: cfg.Log}),
+		cfg:    cfg, told: told, closing: closing, done: done,
+		supplying:    supplying,
 		guardians:    newGuardians(cfg.Guardians),
 		list:         serverlist.New(cfg.Names, cfg.Resolver, cfg.Log),
 		foreign:      newForeign(cfg.Names),

@@ -62,7 +62,7 @@ func (s *Servers) Start() {
 		s.tasks.Go(s.track)
 	}
 	if s.cfg.SASL.Renew != nil {
-		s.tasks.Go(s.renew)
+		s.tasks.Go(func() { s.Renew(s.closing, s.list.Present) })
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/managed/serverlist"
+	"github.com/zkrecipes/zkrecipes/internal/managed/talk"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
 
@@ -142,7 +143,7 @@ func (s *Servers) LookUpAgain(ctx context.Context, limit time.Duration) {
 type Prepared struct {
 	Conn     net.Conn
 	To       Server
-	Exchange Exchange // nil: no SASL
+	Exchange talk.Exchange // nil: no SASL
 }
 
 // Close closes the connection.
@@ -181,14 +182,14 @@ func (s *Servers) Prepare(ctx context.Context, from Server, seen int64, limit ti
 }
 
 func (s *Servers) prepareAt(ctx context.Context, to Server, seen int64, limit time.Duration) (*Prepared, error) {
-	is, err := s.askCondition(ctx, to, limit)
+	is, err := s.AskCondition(ctx, to, limit)
 	if err == nil {
-		err = is.serves(seen)
+		err = is.Serves(seen)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("srvr: %w", err)
 	}
-	x, err := s.beginSASL(ctx, ctx.Done(), to, limit)
+	x, err := s.BeginSASL(ctx, ctx.Done(), to, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -369,11 +369,10 @@ func TestAConfigThatCannotBeFollowed(t *testing.T) {
 // A silent server that is neither given nor a member does not end a round.
 func TestASilentServerThatIsNoMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := replaced(t, &answering{}, "a:1")
-		s.cfg.Dial = func(string, string, time.Duration) (net.Conn, error) {
+		s := of(Config{Names: []string{"a:1"}, Timeout: time.Second, Dial: func(string, string, time.Duration) (net.Conn, error) {
 			time.Sleep(2 * time.Second)
 			return nil, errors.New("silent")
-		}
+		}})
 		s.list.SetMembers([]string{"b:1", "c:1"}, nil, serverlist.SameVersion)
 		s.list.NoteConnected(Server{Name: "b:1", Address: "b:1"})
 		s.list.BeginRound()

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/closed"
-	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/managed/talk"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -16,7 +16,7 @@ const (
 	// stuckTimeout bounds how long the wire client may take to end.
 	stuckTimeout = 5 * time.Second
 	// orphanTimeout bounds the search for a server that closes the session.
-	orphanTimeout = 2 * servers.MaxStep
+	orphanTimeout = 2 * talk.MaxStep
 )
 
 // Close closes the session of a client that closes. The session is over
@@ -33,7 +33,7 @@ func (s *Session) Close(last func()) error {
 		s.Sever()
 	}
 	s.closeWire()
-	closed.Within(servers.MaxStep, s.wireEnded)
+	closed.Within(talk.MaxStep, s.wireEnded)
 	s.Sever()
 	confirmed, ended := s.chain.Closing()
 	s.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/clock"
 	"github.com/zkrecipes/zkrecipes/internal/managed/link"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/managed/talk"
 )
 
 // hostProvider is the wire client's list of servers for one session. It only
@@ -76,7 +77,7 @@ func (s *Session) dial(network, _ string, _ time.Duration) (net.Conn, error) {
 }
 
 // attach makes a connection the next one of the session.
-func (s *Session) attach(conn net.Conn, to servers.Server, x servers.Exchange, limit time.Duration) (net.Conn, error) {
+func (s *Session) attach(conn net.Conn, to servers.Server, x talk.Exchange, limit time.Duration) (net.Conn, error) {
 	var authenticate link.Authenticate
 	if x != nil {
 		authenticate = func(conn net.Conn, r io.Reader, limit time.Duration) error {

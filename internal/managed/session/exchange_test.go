@@ -13,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/managed/link"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/managed/talk"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/test/script"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -62,7 +63,7 @@ func FuzzNoSessionWithoutAnExchange(f *testing.F) {
 }
 
 // exchanging returns what authenticates a connection by an exchange.
-func (s *Session) exchanging(x servers.Exchange) link.Authenticate {
+func (s *Session) exchanging(x talk.Exchange) link.Authenticate {
 	return func(conn net.Conn, r io.Reader, limit time.Duration) error {
 		return s.servers.Authenticate(x, s.chain.Severed(), servers.Server{Name: "a", Address: "a"}, conn, r, limit)
 	}

@@ -23,16 +23,17 @@ const root = "../../.."
 // floors are the packages of the managed client and those above it. Imports go
 // down.
 var floors = map[string]int{
-	"recipes":                     12,
-	"framework":                   11,
-	"internal/managed":            10, // the assembly: one client
-	"internal/managed/watches":    9,
-	"internal/managed/writes":     9,
-	"internal/managed/ops":        8,
-	"internal/managed/session":    7,
-	"internal/managed/link":       6,
-	"internal/managed/servers":    5,
-	"internal/managed/serverlist": 3,
+	"recipes":                     13,
+	"framework":                   12,
+	"internal/managed":            11, // the assembly: one client
+	"internal/managed/watches":    10,
+	"internal/managed/writes":     10,
+	"internal/managed/ops":        9,
+	"internal/managed/session":    8,
+	"internal/managed/link":       7,
+	"internal/managed/servers":    6,
+	"internal/managed/talk":       5,
+	"internal/managed/serverlist": 4,
 	"internal/managed/proof":      3,
 	"internal/managed/request":    2,
 	"internal/managed/zkerr":      1,

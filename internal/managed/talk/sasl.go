@@ -1,4 +1,4 @@
-package servers
+package talk
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/closed"
+	"github.com/zkrecipes/zkrecipes/internal/managed/serverlist"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -21,20 +22,34 @@ import (
 
 // This file runs a SASL exchange on a connection that was just made.
 
+// Mechanism is the user's mechanism of SASL. framework.SASL and its relatives
+// say what each function does. The zero Mechanism is none; Changed and Renew
+// may be nil beside Begin.
+type Mechanism struct {
+	Begin   func(ctx context.Context, to serverlist.Server) (Exchange, error)
+	Changed func() bool
+	Renew   func(ctx context.Context, servers []serverlist.Server) (next time.Time, err error)
+}
+
+// Exchange is the client's side of one exchange with a server. It is used once.
+type Exchange interface {
+	Next(challenge []byte) (response []byte, done bool, err error)
+}
+
 // Limits of an exchange. A server that exceeds them does not speak SASL.
 const (
 	mostChallenges = 16
 	mostSASLAnswer = 64 << 10
 )
 
-// beginSASL begins an exchange with a server that is about to be dialed, unless
+// BeginSASL begins an exchange with a server that is about to be dialed, unless
 // stop is closed. It returns nil without a mechanism.
-func (s *Servers) beginSASL(ctx context.Context, stop <-chan struct{}, to Server, limit time.Duration) (Exchange, error) {
-	if s.cfg.SASL.Begin == nil {
+func (t *Talker) BeginSASL(ctx context.Context, stop <-chan struct{}, to serverlist.Server, limit time.Duration) (Exchange, error) {
+	if t.cfg.SASL.Begin == nil {
 		return nil, nil
 	}
-	x, err := supplied.Get(ctx, s.supplying, stop, limit, func(ctx context.Context) (Exchange, error) {
-		return s.cfg.SASL.Begin(ctx, to)
+	x, err := supplied.Get(ctx, t.cfg.Supplying, stop, limit, func(ctx context.Context) (Exchange, error) {
+		return t.cfg.SASL.Begin(ctx, to)
 	})
 	if err == nil && x == nil {
 		err = errors.New("the mechanism has begun no exchange")
@@ -50,7 +65,7 @@ func (s *Servers) beginSASL(ctx context.Context, stop <-chan struct{}, to Server
 // connection when the time is up, or stop is closed. The error wraps
 // zkerr.AuthFailed if the server or the mechanism refuses, zkerr.Malformed if
 // what the server has sent is no answer, and supplied.ErrStopped after stop.
-func (s *Servers) Authenticate(x Exchange, stop <-chan struct{}, to Server, conn net.Conn, r io.Reader, limit time.Duration) error {
+func (t *Talker) Authenticate(x Exchange, stop <-chan struct{}, to serverlist.Server, conn net.Conn, r io.Reader, limit time.Duration) error {
 	refused := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s: %w", zkerr.AuthFailed, to, fmt.Errorf(format, args...))
 	}
@@ -61,7 +76,7 @@ func (s *Servers) Authenticate(x Exchange, stop <-chan struct{}, to Server, conn
 	began := time.Now()
 	var challenge []byte
 	for xid := int32(1); xid <= mostChallenges+1; xid++ {
-		response, err := supplied.Get(context.Background(), s.supplying, stop, limit-time.Since(began), func(context.Context) (a answer, err error) {
+		response, err := supplied.Get(context.Background(), t.cfg.Supplying, stop, limit-time.Since(began), func(context.Context) (a answer, err error) {
 			a.token, a.done, err = x.Next(challenge)
 			return a, err
 		})
@@ -132,31 +147,32 @@ func readToken(r io.Reader, xid int32) (token []byte, err error) {
 	return token, nil
 }
 
-// renew calls the mechanism's Renew until the client begins to close.
-func (s *Servers) renew() {
+// Renew calls the mechanism's Renew, with the servers of the list, until
+// closing is closed.
+func (t *Talker) Renew(closing <-chan struct{}, present func() []serverlist.Server) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	policy := retry.Exponential(time.Second, time.Minute, math.MaxInt)
 	failures := policy()
 	for {
 		var next time.Time
-		renewed := supplied.Go(s.cfg.Log, func() (err error) {
-			next, err = s.cfg.SASL.Renew(ctx, s.list.Present())
+		renewed := supplied.Go(t.cfg.Log, func() (err error) {
+			next, err = t.cfg.SASL.Renew(ctx, present())
 			return err
 		})
 		var pause time.Duration
 		select {
-		case <-s.closing:
+		case <-closing:
 			return
 		case err := <-renewed:
 			if err != nil {
 				pause = failures.NextBackOff()
-				s.cfg.Log.Warn("SASL: cannot renew", zap.Error(err))
+				t.cfg.Log.Warn("SASL: cannot renew", zap.Error(err))
 			} else {
 				pause, failures = time.Until(next), policy()
 			}
 		}
-		if closed.Within(max(pause, time.Second), s.closing) {
+		if closed.Within(max(pause, time.Second), closing) {
 			return
 		}
 	}

@@ -1,4 +1,4 @@
-package servers
+package talk
 
 import (
 	"context"
@@ -10,19 +10,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/serverlist"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/supplied"
 )
 
 // DialServer opens a connection to one server, with TLS if that is configured,
 // within limit, unless stop is closed. It does not count as an attempt.
-func (s *Servers) DialServer(stop <-chan struct{}, network string, to Server, limit time.Duration) (net.Conn, error) {
-	if s.cfg.TLS == nil {
-		return s.cfg.Dial(network, to.Address, limit)
+func (t *Talker) DialServer(stop <-chan struct{}, network string, to serverlist.Server, limit time.Duration) (net.Conn, error) {
+	if t.cfg.TLS == nil {
+		return t.cfg.Dial(network, to.Address, limit)
 	}
 	end := time.Now().Add(limit)
 	left := func() time.Duration { return max(time.Until(end), time.Millisecond) }
-	cfg, err := supplied.Get(context.Background(), s.supplying, stop, limit, func(context.Context) (*tls.Config, error) { return s.cfg.TLS() })
+	cfg, err := supplied.Get(context.Background(), t.cfg.Supplying, stop, limit, func(context.Context) (*tls.Config, error) { return t.cfg.TLS() })
 	if err == nil && cfg == nil {
 		err = errNoTLS
 	}
@@ -33,12 +34,12 @@ func (s *Servers) DialServer(stop <-chan struct{}, network string, to Server, li
 		cfg = cfg.Clone()
 		cfg.ServerName, _, _ = net.SplitHostPort(to.Name)
 	}
-	conn, err := s.cfg.Dial(network, to.Address, left())
+	conn, err := t.cfg.Dial(network, to.Address, left())
 	if err != nil {
 		return nil, err
 	}
 	secured := tls.Client(conn, cfg)
-	_, err = supplied.Get(context.Background(), s.supplying, stop, left(), func(ctx context.Context) (struct{}, error) { // it calls functions of cfg
+	_, err = supplied.Get(context.Background(), t.cfg.Supplying, stop, left(), func(ctx context.Context) (struct{}, error) { // it calls functions of cfg
 		return struct{}{}, secured.HandshakeContext(ctx)
 	})
 	if err != nil {

@@ -1,41 +1,24 @@
-package servers
+package talk
 
 import (
 	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
-	"slices"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/supplied"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// of returns servers that are called in this way. The client neither closes nor
-// is told anything.
-func of(cfg Config) *Servers {
-	if cfg.Log = zap.NewNop(); cfg.Root == "" {
-		cfg.Root = "/"
-	}
-	return New(cfg, nil, make(chan struct{}), make(chan struct{}))
-}
-
-// checkDials fails the test unless there were n dials, each within a second.
-func checkDials(t *testing.T, limits []time.Duration, n int) {
-	t.Helper()
-	if len(limits) != n || slices.ContainsFunc(limits, func(d time.Duration) bool { return d != time.Second }) {
-		t.Errorf("dialed within %v, want %d times", limits, n)
-	}
-}
-
-// inVirtualTime runs a subtest in virtual time.
-func inVirtualTime(t *testing.T, name string, test func(t *testing.T)) {
-	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+// of returns who talks in this way.
+func of(cfg Config) *Talker {
+	cfg.Log = zap.NewNop()
+	cfg.Supplying = supplied.NewTokens(16, cfg.Log)
+	return New(cfg)
 }
 
 // An answer to a request of a conversation.
@@ -46,15 +29,15 @@ func TestReadSuccess(t *testing.T) {
 		want   error
 	}{
 		"success":          {wire.ReplyHeader{Xid: 1, Zxid: 7}, 0, nil},
-		"another's":        {wire.ReplyHeader{Xid: 2, Zxid: 7}, 0, errBadAnswer},
+		"another's":        {wire.ReplyHeader{Xid: 2, Zxid: 7}, 0, ErrBadAnswer},
 		"refused":          {wire.ReplyHeader{Xid: 1, Zxid: 7, Err: wire.NoAuth}, 0, wire.NoAuth},
 		"not accepted":     {wire.ReplyHeader{Xid: 1, Zxid: 7, Err: wire.AuthFailed}, 0, zk.ErrAuthFailed},
 		"ends too early":   {wire.ReplyHeader{Xid: 1, Zxid: 7}, 1, io.ErrUnexpectedEOF},
 		"never comes":      {wire.ReplyHeader{Xid: 1, Zxid: 7}, 20, io.EOF},
-		"another, refused": {wire.ReplyHeader{Xid: 2, Err: wire.AuthFailed}, 0, errBadAnswer},
+		"another, refused": {wire.ReplyHeader{Xid: 2, Err: wire.AuthFailed}, 0, ErrBadAnswer},
 	} {
 		frame := wire.AppendFrame(nil, &tt.answer)
-		zxid, err := readSuccess(bytes.NewReader(frame[:len(frame)-tt.cut]), 1)
+		zxid, err := ReadSuccess(bytes.NewReader(frame[:len(frame)-tt.cut]), 1)
 		if !errors.Is(err, tt.want) || tt.want == nil && err != nil || (zxid == 7) != (tt.want == nil) {
 			t.Errorf("%s: %d, %v", name, zxid, err)
 		}

@@ -1,4 +1,4 @@
-package servers
+package talk
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/serverlist"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/test/script"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -78,7 +79,7 @@ func TestExchange(t *testing.T) {
 				c := of(Config{})
 				timer := time.AfterFunc(time.Second, func() { _ = ours.Close() })
 				defer timer.Stop()
-				err := c.Authenticate(&script.Talker{Last: tt.last}, nil, Server{Name: "a", Address: "a"}, ours, ours, 2*time.Second)
+				err := c.Authenticate(&script.Talker{Last: tt.last}, nil, serverlist.Server{Name: "a", Address: "a"}, ours, ours, 2*time.Second)
 				_ = ours.Close()
 				if (err == nil) != (tt.text == "") || err != nil && !strings.Contains(err.Error(), tt.text) {
 					t.Errorf("error %v", err)
@@ -116,7 +117,7 @@ func TestAMechanismThatHasNoResponse(t *testing.T) {
 		"it is not answered": {token, &script.Recorder{}, "closed the connection", true},
 	} {
 		c := of(Config{})
-		err := c.Authenticate(tt.x, nil, Server{Name: "a", Address: "a"}, tt.conn, bytes.NewReader(nil), time.Minute)
+		err := c.Authenticate(tt.x, nil, serverlist.Server{Name: "a", Address: "a"}, tt.conn, bytes.NewReader(nil), time.Minute)
 		if (err == nil) != (tt.text == "") || err != nil && !strings.Contains(err.Error(), tt.text) || errors.Is(err, zkerr.AuthFailed) != tt.refused || err != nil && !errors.Is(err, zkerr.SASL) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -128,15 +129,15 @@ func TestAMechanismThatHasNoResponse(t *testing.T) {
 		err error
 	}{{nil, nil}, {nil, io.ErrNoProgress}, {exchange(token), io.ErrNoProgress}} {
 		m.x, m.err = tt.x, tt.err
-		if x, err := c.beginSASL(t.Context(), nil, Server{Name: "a", Address: "b"}, time.Minute); x != nil || !errors.Is(err, zkerr.SASL) || errors.Is(err, io.ErrNoProgress) != (tt.err != nil) {
+		if x, err := c.BeginSASL(t.Context(), nil, serverlist.Server{Name: "a", Address: "b"}, time.Minute); x != nil || !errors.Is(err, zkerr.SASL) || errors.Is(err, io.ErrNoProgress) != (tt.err != nil) {
 			t.Errorf("begun with %v, %v: %v", tt.x, tt.err, err)
 		}
 	}
 	m.x, m.err = exchange(token), nil
-	if x, err := c.beginSASL(t.Context(), nil, Server{Name: "a", Address: "b"}, time.Minute); x == nil || err != nil || m.to != (Server{Name: "a", Address: "b"}) {
+	if x, err := c.BeginSASL(t.Context(), nil, serverlist.Server{Name: "a", Address: "b"}, time.Minute); x == nil || err != nil || m.to != (serverlist.Server{Name: "a", Address: "b"}) {
 		t.Errorf("%v with %v: %v", x, m.to, err)
 	}
-	if x, err := of(Config{}).beginSASL(t.Context(), nil, Server{}, time.Minute); x != nil || err != nil {
+	if x, err := of(Config{}).BeginSASL(t.Context(), nil, serverlist.Server{}, time.Minute); x != nil || err != nil {
 		t.Errorf("without a mechanism: %v, %v", x, err)
 	}
 }
@@ -144,10 +145,10 @@ func TestAMechanismThatHasNoResponse(t *testing.T) {
 type mechanism struct {
 	x   Exchange
 	err error
-	to  Server
+	to  serverlist.Server
 }
 
-func (m *mechanism) Begin(_ context.Context, to Server) (Exchange, error) {
+func (m *mechanism) Begin(_ context.Context, to serverlist.Server) (Exchange, error) {
 	m.to = to
 	return m.x, m.err
 }
@@ -159,58 +160,9 @@ func FuzzSASLAnswers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, answers []byte, last int) {
 		c := of(Config{})
 		x := &script.Talker{Last: last}
-		err := c.Authenticate(x, nil, Server{Name: "a", Address: "a"}, &script.Recorder{}, bytes.NewReader(answers), time.Minute)
+		err := c.Authenticate(x, nil, serverlist.Server{Name: "a", Address: "a"}, &script.Recorder{}, bytes.NewReader(answers), time.Minute)
 		if err == nil && x.Calls != last {
 			t.Errorf("accepted after %d of %d", x.Calls, last)
 		}
 	})
-}
-
-// changes is a mechanism whose credentials change after so many looks.
-type changes struct {
-	mechanism
-	looks, after int
-}
-
-func (m *changes) Changed() bool { m.looks++; return m.looks > m.after }
-
-// While the client is refused the next attempt comes after half a minute to a
-// minute, or within a second of a change, which begins a round.
-func TestTheTurnOfAClientThatIsRefused(t *testing.T) {
-	for name, tt := range map[string]struct {
-		refused     bool
-		after       int // looks
-		least, most time.Duration
-		rare        bool // afterwards
-		attempts    refusals
-	}{
-		"no change":     {true, 1000, 30 * time.Second, time.Minute, true, refusals{1, 2}},
-		"a change":      {true, 0, time.Second, time.Second, false, refusals{}},
-		"a later one":   {true, 4, 5 * time.Second, 5 * time.Second, false, refusals{}},
-		"it is not one": {false, 0, 0, 0, false, refusals{1, 2}},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			m := &changes{after: tt.after}
-			c := of(Config{Names: []string{"a", "b"}, SASL: Mechanism{Begin: m.Begin, Changed: m.Changed}})
-			if c.pace.refusals = (refusals{1, 2}); tt.refused {
-				c.pace.rare = longestRefused
-			}
-			began := time.Now()
-			if !c.AwaitTurn(nil) {
-				t.Errorf("%s: it is not its turn", name)
-			}
-			if took := time.Since(began); took < tt.least || took > tt.most {
-				t.Errorf("%s: after %v", name, took)
-			}
-			if c.pace.isRefused() != tt.rare || c.pace.refusals != tt.attempts || c.pace.tries != 1 && !tt.rare {
-				t.Errorf("%s: refused %t, %+v, %d tries", name, c.pace.isRefused(), c.pace.refusals, c.pace.tries)
-			}
-			stop := make(chan struct{})
-			close(stop)
-			if c.pace.rare = time.Hour; c.AwaitTurn(stop) {
-				t.Errorf("%s: it goes on after the end", name)
-			}
-			synctest.Wait()
-		})
-	}
 }
