@@ -37,8 +37,8 @@
 //
 // The packages below do not know this one. From the top: watches and writes,
 // side by side, each with what one session has of it; ops, one operation;
-// session, the life of one session; link, its connections; servers, when a
-// server is called, with talk, how, and serverlist, which; proof, until when a
-// session is proven alive; request and zkerr, what a request is, and what an
-// error means.
+// offers, what the servers have; session, the life of one session; link, its
+// connections; servers, when a server is called, with talk, how, and
+// serverlist, which; proof, until when a session is proven alive; request and
+// zkerr, what a request is, and what an error means.
 package managed

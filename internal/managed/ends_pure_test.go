@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/managed/link"
+	"github.com/zkrecipes/zkrecipes/internal/managed/offers"
 	"github.com/zkrecipes/zkrecipes/internal/managed/ops"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
 	life "github.com/zkrecipes/zkrecipes/internal/managed/session"
@@ -42,7 +43,7 @@ func coreOf(timeout time.Duration, dial standing.Dial) *core {
 func inUse() (*session, *link.Link) {
 	s := newSession(coreOf(6*time.Second, standing.Silent))
 	in, on := standing.Unready(standing.Silent, client{s}, watched{s})
-	s.Session.Session = in.Session
+	s.Session.Session, s.Said = in.Session, offers.NewSaid(s.core.ops.Known, in.Session)
 	in.Use()
 	return s, on
 }

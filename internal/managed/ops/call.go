@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/stack"
 )
 
@@ -14,6 +15,12 @@ import (
 // the observers of it.
 func Call[T any](ctx context.Context, s *Session, ask Request, wire func(*zk.Conn) (T, error), late func(T, error)) (T, error) {
 	return Detach(ctx, s, func() (T, error) { return Observed(ctx, s, ask, wire) }, late)
+}
+
+// sync makes the server of this session catch up with its leader.
+func (s *Session) sync(ctx context.Context, full string) error {
+	_, err := Call(ctx, s, Request{Op: request.NameSync, Path: full}, func(conn *zk.Conn) (string, error) { return conn.Sync(full) }, nil)
+	return err
 }
 
 // Detach makes one blocking call. It returns as soon as there is a result, ctx

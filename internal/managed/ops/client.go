@@ -10,9 +10,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/closed"
+	"github.com/zkrecipes/zkrecipes/internal/managed/offers"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
-	"github.com/zkrecipes/zkrecipes/internal/wire"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
@@ -21,19 +21,18 @@ type Client struct {
 	Config  Config          // nothing changes it
 	Closing <-chan struct{} // closed: the client has begun to close
 
-	servers  *servers.Servers
+	*offers.Known // of the servers
+
 	above    Above
 	observer Observer
 	tasks    *sync.WaitGroup // goroutines, each of which ends by itself
 
 	ephemerals ephemerals
-	containers containers
 	sweeper    sweeper
 	unused     unused
 
-	mu      sync.Mutex                  // guards what follows
-	refused map[wire.Op]disuse          // operations that are not used for a while: a server has refused them on a session's connection, or does them wrong
-	roots   map[request.Prefix]struct{} // chroots and namespaces that were found to exist since the latest connect
+	mu    sync.Mutex                  // guards what follows
+	roots map[request.Prefix]struct{} // chroots and namespaces that were found to exist since the latest connect
 }
 
 // Config is what operations must know of how their client was made.
@@ -72,9 +71,8 @@ type Above interface {
 // runs ends by itself, or once closing is closed.
 func New(cfg Config, s *servers.Servers, above Above, o Observer, closing <-chan struct{}, tasks *sync.WaitGroup) *Client {
 	c := &Client{
-		Config: cfg, servers: s, above: above, observer: o, Closing: closing, tasks: tasks,
-		containers: containers{never: cfg.NoContainers, poked: make(chan struct{}, 1)},
-		sweeper:    sweeper{dirs: make(map[string]*sweptDir)},
+		Config: cfg, Known: offers.New(s, cfg.SessionTimeout, cfg.NoContainers, cfg.Log, closing, tasks), above: above, observer: o, Closing: closing, tasks: tasks,
+		sweeper: sweeper{dirs: make(map[string]*sweptDir)},
 	}
 	c.ephemerals.init(c)
 	return c

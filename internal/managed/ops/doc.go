@@ -6,12 +6,11 @@
 //
 // A Client is what all operations of a client share, and a Session what those
 // in one session share. Both belong to the client that makes them. The Client
-// knows which chroots exist, which operations servers have refused, whether
-// there are containers, which directories it has made and nobody has used, and
-// the ephemeral znodes of the session. The Session knows what the servers of
-// its connections have said, how large answers are, and which creates have no
-// answer yet. Each of these has a mutex, with which nothing is called that
-// waits.
+// knows which chroots exist, which directories it has made and nobody has used,
+// and the ephemeral znodes of the session. The Session knows how large answers
+// are, and which creates have no answer yet. Each of these has a mutex, with
+// which nothing is called that waits. Package offers knows what the servers
+// have.
 //
 // # What callers may rely on
 //
@@ -35,9 +34,8 @@
 // sent_once.go and once.go, with open_creates.go, for writes that must not be
 // repeated; multi.go, put.go, update.go, delete_created.go and delete_tree.go
 // use these. Then read_all.go, with answer_sizes.go, for many reads in few
-// requests, and offers.go for which operations a server has. root.go explains
-// znodes that are missing. containers.go, unused.go and sweep.go are about
-// directories. ephemerals.go, with ephemerals_rooms.go and ephemerals_anew.go,
-// counts ephemeral znodes. client.go, session.go and observed.go have what all
-// of these share.
+// requests. root.go explains znodes that are missing. unused.go and sweep.go
+// are about directories. ephemerals.go, with ephemerals_rooms.go and
+// ephemerals_anew.go, counts ephemeral znodes. client.go, session.go and
+// observed.go have what all of these share.
 package ops

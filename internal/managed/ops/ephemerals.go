@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/offers"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
@@ -163,7 +164,7 @@ func (e *ephemerals) admit(ctx context.Context, size int, r *Room, try func(limi
 		}
 		switch more, err := e.countAnew(ctx, pauses); {
 		case ctx.Err() != nil:
-		case errors.Is(err, ErrUnsaid) && !(pauses && errors.Is(err, errLongUnsaid)):
+		case errors.Is(err, offers.ErrUnsaid) && !(pauses && errors.Is(err, offers.ErrLongUnsaid)):
 			return fmt.Errorf("%w: %w", zk.ErrNoServer, err)
 		case err != nil && zkerr.Classify(err) != zkerr.Final:
 			return zk.ErrNoServer // nothing was sent

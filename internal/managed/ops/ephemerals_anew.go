@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/managed/link"
+	"github.com/zkrecipes/zkrecipes/internal/managed/offers"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -95,7 +96,7 @@ func (e *ephemerals) resolve() {
 	e.mu.Lock()
 	defer e.unlock()
 	e.resolving = false
-	if errors.Is(err, errOlder) {
+	if errors.Is(err, offers.ErrOlder) {
 		for _, c := range e.unsureLocked() {
 			e.releaseLocked(c)
 		}
@@ -181,7 +182,7 @@ func (c *Client) listsNoEphemerals(ctx context.Context) bool {
 	if err == nil {
 		_, err = s.Offers(ctx, wire.OpGetEphemerals)
 	}
-	return errors.Is(err, errOlder)
+	return errors.Is(err, offers.ErrOlder)
 }
 
 // current returns the session that there is.

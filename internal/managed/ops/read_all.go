@@ -12,6 +12,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/managed/link"
+	"github.com/zkrecipes/zkrecipes/internal/managed/offers"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -326,7 +327,7 @@ const Many = 16
 // is nil then.
 func (s *Session) ReadMany(paths []string) (on *link.Link, found []request.Result, err error) {
 	if len(paths) < Many {
-		return nil, nil, ErrNotOffered
+		return nil, nil, offers.ErrNotOffered
 	}
 	reads := make([]request.Read, len(paths))
 	for i, path := range paths {

@@ -80,11 +80,6 @@ func (w Scope) lookFor(ctx context.Context, a *Attempt, path string, lost error,
 	return found.Stat, nil
 }
 
-func (s *Session) sync(ctx context.Context, full string) error {
-	_, err := Call(ctx, s, Request{Op: request.NameSync, Path: full}, func(conn *zk.Conn) (string, error) { return conn.Sync(full) }, nil)
-	return err
-}
-
 func readData(conn *zk.Conn, full string) (n Node, err error) {
 	n.Data, n.Stat, err = conn.Get(full)
 	return n, err

@@ -4,24 +4,25 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/managed/link"
+	"github.com/zkrecipes/zkrecipes/internal/managed/offers"
 	life "github.com/zkrecipes/zkrecipes/internal/managed/session"
 )
 
 // Session is one session, with what the operations in it share.
 type Session struct {
 	*life.Session
-	Client *Client
-	onList func(dir string, names []string) // see Listed
+	*offers.Said // by the servers of its connections
+	Client       *Client
+	onList       func(dir string, names []string) // see Listed
 
 	answerSizes answerSizes
-	said        offers // by the servers of its connections
 	creates     openCreates
 }
 
 // NewSession returns a session of a client. listed is called for each list of a
 // directory that is read in it, and must not block.
 func NewSession(c *Client, s *life.Session, listed func(dir string, names []string)) *Session {
-	return &Session{Session: s, Client: c, onList: listed}
+	return &Session{Session: s, Said: offers.NewSaid(c.Known, s), Client: c, onList: listed}
 }
 
 // Listed says that a directory was listed in this session, and what it has.

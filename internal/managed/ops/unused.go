@@ -13,6 +13,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
 	"github.com/zkrecipes/zkrecipes/internal/managed/talk"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
@@ -40,6 +41,29 @@ type unusedDir struct {
 	at    time.Time
 	tries int  // that have made it, or may have
 	open  bool // one of them may make it yet, also when it was used and is gone
+}
+
+// createContainer creates a container, or a persistent znode if the client
+// makes none.
+func (c *Client) createContainer(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error) {
+	path, err := c.CreateContainer(conn, c.server(), full, data, acl)
+	if err == nil || zkerr.Classify(err) == zkerr.Ambiguous {
+		c.noteUsed(full, err == nil)
+	}
+	return path, err
+}
+
+// server returns the server of the latest connection, a zero one if there is
+// none.
+func (c *Client) server() servers.Server {
+	s := c.above.Live()
+	if s == nil {
+		return servers.Server{}
+	}
+	if l := s.Chain().Latest(); l != nil {
+		return l.To()
+	}
+	return servers.Server{}
 }
 
 // createDirectory is createContainer for a recipe. A create whose answer is

@@ -8,7 +8,6 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
-	"github.com/zkrecipes/zkrecipes/internal/managed/link"
 	"github.com/zkrecipes/zkrecipes/internal/test/standing"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
@@ -24,14 +23,6 @@ func sessionFor(timeout time.Duration, dial standing.Dial, in *standing.Session)
 	cfg := Config{MaxRequest: standing.MaxRequest, SessionTimeout: timeout, Log: zap.NewNop(), Retry: retry.Exponential(time.Hour, time.Hour, 9)}
 	c := New(cfg, in.Servers, noClient{}, noObserver{}, in.Closing, &in.Tasks)
 	return NewSession(c, in.Session, func(string, []string) {})
-}
-
-// connectedFor returns a session with a connection on which nothing is
-// answered.
-func connectedFor(dial standing.Dial) (*Session, *link.Link) {
-	in, on := standing.Unready(dial, nil, nil)
-	in.Use()
-	return sessionFor(6*time.Second, dial, in), on
 }
 
 // noClient has no session.

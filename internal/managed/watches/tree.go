@@ -13,6 +13,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/layout"
 	"github.com/zkrecipes/zkrecipes/internal/managed/link"
+	"github.com/zkrecipes/zkrecipes/internal/managed/offers"
 	"github.com/zkrecipes/zkrecipes/internal/managed/ops"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
@@ -149,7 +150,7 @@ func (s *Watches) joinTree(ctx context.Context, f *follower) (armed uint64, err 
 		return 0, err
 	}
 	on, err := s.Offers(ctx, wire.OpAddWatch)
-	if errors.Is(err, ops.ErrNotOffered) || errors.Is(err, ops.ErrUnsaid) {
+	if errors.Is(err, offers.ErrNotOffered) || errors.Is(err, offers.ErrUnsaid) {
 		err = errNoTrees
 	}
 	if err != nil {

@@ -23,12 +23,13 @@ const root = "../../.."
 // floors are the packages of the managed client and those above it. Imports go
 // down.
 var floors = map[string]int{
-	"recipes":                     13,
-	"framework":                   12,
-	"internal/managed":            11, // the assembly: one client
-	"internal/managed/watches":    10,
-	"internal/managed/writes":     10,
-	"internal/managed/ops":        9,
+	"recipes":                     14,
+	"framework":                   13,
+	"internal/managed":            12, // the assembly: one client
+	"internal/managed/watches":    11,
+	"internal/managed/writes":     11,
+	"internal/managed/ops":        10,
+	"internal/managed/offers":     9,
 	"internal/managed/session":    8,
 	"internal/managed/link":       7,
 	"internal/managed/servers":    6,

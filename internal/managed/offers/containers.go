@@ -1,4 +1,4 @@
-package ops
+package offers
 
 import (
 	"errors"
@@ -85,20 +85,20 @@ func (n *containers) onEnd(on *link.Link) bool {
 }
 
 // HungUp says that a server has ended a connection between two answers.
-func (c *Client) HungUp(on *link.Link) {
-	if c.containers.onEnd(on) {
-		c.doubtContainers(on.To(), false, nil)
+func (k *Known) HungUp(on *link.Link) {
+	if k.containers.onEnd(on) {
+		k.doubtContainers(on.To(), false, nil)
 	}
 }
 
 // doubtContainers makes persistent znodes until the server to, or the next one,
 // has said that it has containers.
-func (c *Client) doubtContainers(to servers.Server, none bool, why error) {
-	n := &c.containers
+func (k *Known) doubtContainers(to servers.Server, none bool, why error) {
+	n := &k.containers
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if none {
-		c.noteNoneLocked(why)
+		k.noteNoneLocked(why)
 		n.pause = longestPause
 	}
 	if n.asking || n.never {
@@ -106,16 +106,16 @@ func (c *Client) doubtContainers(to servers.Server, none bool, why error) {
 	}
 	n.asking, n.at = true, to
 	if !none {
-		c.Config.Log.Warn("connections end on the create of a container", zap.Stringer("server", to))
+		k.log.Warn("connections end on the create of a container", zap.Stringer("server", to))
 	}
-	c.tasks.Go(c.askForContainers)
+	k.tasks.Go(k.askForContainers)
 }
 
 // noteNoneLocked notes that a server has said that it has no containers.
-func (c *Client) noteNoneLocked(why error) {
-	if !c.containers.none {
-		c.containers.none = true
-		c.Config.Log.Info("the ensemble has no container znodes: it does not remove empty lock directories", zap.Error(why))
+func (k *Known) noteNoneLocked(why error) {
+	if !k.containers.none {
+		k.containers.none = true
+		k.log.Info("the ensemble has no container znodes: it does not remove empty lock directories", zap.Error(why))
 	}
 }
 
@@ -125,10 +125,10 @@ const longestPause = time.Hour
 
 // askForContainers asks until a server says that it has containers. If that was
 // asked since one was made, it pauses first.
-func (c *Client) askForContainers() {
-	ctx, cancel := closed.Context(c.Closing)
+func (k *Known) askForContainers() {
+	ctx, cancel := closed.Context(k.closing)
 	defer cancel()
-	n := &c.containers
+	n := &k.containers
 	for {
 		n.mu.Lock()
 		pause := n.pause/2 + random.N(n.pause/2+1)
@@ -142,8 +142,8 @@ func (c *Client) askForContainers() {
 		n.mu.Lock()
 		to := n.at
 		n.mu.Unlock()
-		has, err := c.servers.TryOperation(ctx, to, c.Config.SessionTimeout, wire.OpCreateContainer, aContainer)
-		if ctx.Err() != nil || c.onContainersSaid(has, err) {
+		has, err := k.servers.TryOperation(ctx, to, k.timeout, wire.OpCreateContainer, aContainer)
+		if ctx.Err() != nil || k.onContainersSaid(has, err) {
 			return
 		}
 	}
@@ -155,68 +155,46 @@ var aContainer = &wire.CreateRequest{
 }
 
 // onContainersSaid takes an answer, and reports whether nothing more is asked.
-func (c *Client) onContainersSaid(has bool, err error) bool {
-	n := &c.containers
+func (k *Known) onContainersSaid(has bool, err error) bool {
+	n := &k.containers
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	longest := lastAskPause
 	switch {
 	case has:
-		c.Config.Log.Info("the ensemble has container znodes", zap.Stringer("server", n.at))
+		k.log.Info("the ensemble has container znodes", zap.Stringer("server", n.at))
 		n.had, n.none, n.asking, n.ends = true, false, false, 0
 	case err == nil, errors.Is(err, servers.ErrHangsUp) && !n.had:
-		c.noteNoneLocked(err)
+		k.noteNoneLocked(err)
 		longest = longestPause
 	}
 	n.pause = min(max(2*n.pause, firstAskPause), longest)
 	return has
 }
 
-// createContainer creates a container, or a persistent znode if the client
-// makes none.
-func (c *Client) createContainer(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error) {
-	path, err := c.createContainerIfAny(conn, full, data, acl)
-	if err == nil || zkerr.Classify(err) == zkerr.Ambiguous {
-		c.noteUsed(full, err == nil)
-	}
-	return path, err
-}
-
-func (c *Client) createContainerIfAny(conn *zk.Conn, full string, data []byte, acl []zk.ACL) (string, error) {
-	to := c.server()
-	if !c.containers.areMade(to) {
-		return createPersistent(conn, full, data, acl)
+// CreateContainer creates a container, or a persistent znode if the client
+// makes none. to is the server of the connection, zero if that is not known.
+func (k *Known) CreateContainer(conn *zk.Conn, to servers.Server, full string, data []byte, acl []zk.ACL) (string, error) {
+	if !k.containers.areMade(to) {
+		return request.Create(conn, full, data, zk.FlagPersistent, acl)
 	}
 	path, err := conn.CreateContainer(full, data, zk.FlagContainer, acl)
 	if err == nil || zkerr.Classify(err) == zkerr.Final {
-		c.containers.onAnswer(err == nil)
+		k.containers.onAnswer(err == nil)
 	}
 	if err == nil {
 		return path, request.CheckMade(full, path, zk.FlagContainer)
 	}
 	switch code, _ := zkerr.Code(err); {
 	case code == wire.Unimplemented:
-		c.doubtContainers(to, true, err)
-		return createPersistent(conn, full, data, acl)
+		k.doubtContainers(to, true, err)
+		return request.Create(conn, full, data, zk.FlagPersistent, acl)
 	case errors.Is(err, zk.ErrBadArguments): // what else is bad is bad for a persistent znode as well
-		path, plainErr := createPersistent(conn, full, data, acl)
+		path, plainErr := request.Create(conn, full, data, zk.FlagPersistent, acl)
 		if plainErr == nil {
-			c.doubtContainers(to, true, err)
+			k.doubtContainers(to, true, err)
 		}
 		return path, plainErr
 	}
 	return "", err
-}
-
-// server returns the server of the latest connection, a zero one if there is
-// none.
-func (c *Client) server() servers.Server {
-	s := c.above.Live()
-	if s == nil {
-		return servers.Server{}
-	}
-	if l := s.Chain().Latest(); l != nil {
-		return l.To()
-	}
-	return servers.Server{}
 }

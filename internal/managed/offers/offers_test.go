@@ -1,4 +1,4 @@
-package ops
+package offers
 
 import (
 	"net"
@@ -9,9 +9,12 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/link"
 	"github.com/zkrecipes/zkrecipes/internal/managed/talk"
 	"github.com/zkrecipes/zkrecipes/internal/test/script"
+	"github.com/zkrecipes/zkrecipes/internal/test/standing"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
@@ -117,4 +120,12 @@ func TestAQuestionEndsWithTheConnection(t *testing.T) {
 // inVirtualTime runs a subtest in virtual time.
 func inVirtualTime(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// connectedFor returns what is said in a session with a connection on which
+// nothing is answered. Servers are asked by dial.
+func connectedFor(dial standing.Dial) (*Said, *link.Link) {
+	in, on := standing.Unready(dial, nil, nil)
+	in.Use()
+	return NewSaid(New(in.Servers, 6*time.Second, false, zap.NewNop(), in.Closing, &in.Tasks), in.Session), on
 }
