@@ -31,9 +31,10 @@ func (s connections) Connected(l *link.Link, timeout time.Duration, isNew bool, 
 		s.servers.NoteForeign(foreign)
 	}
 	s.servers.NoteConnected(l.To())
+	s.hungUp.forget()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.link, s.useful, s.hungUp = l, false, hangUps{}
+	s.link, s.useful = l, false
 	s.evidence.Connect(timeout, isNew, sent, answered)
 }
 

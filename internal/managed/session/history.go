@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -49,20 +50,31 @@ func (s *Session) onNoAnswer(to servers.Server, seen int64, err error) {
 // onHangUp runs when a server has ended a connection without an answer to its
 // connect request, which named the transaction seen.
 func (s *Session) onHangUp(at servers.Server, seen int64) {
-	now := clock.Now()
-	s.mu.Lock()
-	if s.hungUp.since.IsZero() {
-		s.hungUp.since = now
-	}
-	ask := s.chain.ID() != 0 && seen > 0 && !s.chain.IsSevered() &&
-		now.Sub(s.hungUp.since) >= s.evidence.Timeout() && now.Sub(s.hungUp.askedAt) >= s.evidence.Timeout()
-	if ask {
-		s.hungUp.askedAt = now
-	}
-	s.mu.Unlock()
-	if ask {
+	if s.hungUp.note(s.Timeout(), s.chain.ID() != 0 && seen > 0 && !s.chain.IsSevered()) {
 		s.tasks.Go(func() { s.askForHistory(at, seen) })
 	}
+}
+
+// note notes that a server has hung up, and reports whether one is asked now,
+// if one may be.
+func (h *hangUps) note(timeout time.Duration, mayAsk bool) (ask bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := clock.Now()
+	if h.since.IsZero() {
+		h.since = now
+	}
+	if ask = mayAsk && now.Sub(h.since) >= timeout && now.Sub(h.askedAt) >= timeout; ask {
+		h.askedAt = now
+	}
+	return ask
+}
+
+// forget notes that a server has answered a connect.
+func (h *hangUps) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.since, h.askedAt = time.Time{}, time.Time{}
 }
 
 // askForHistory ends the session if the ensemble does not know the transaction

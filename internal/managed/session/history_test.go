@@ -47,7 +47,7 @@ func TestOnHangUp(t *testing.T) {
 				s := sessionAt(time.Now(), 5*time.Second, 0)
 				if call(s, servers.Config{Dial: dial}); tt.id != 0 {
 					confirmed(s, tt.id, &script.Recorder{})
-					s.hungUp = hangUps{}
+					s.hungUp.forget()
 				}
 				if tt.severed {
 					s.Sever()
@@ -99,7 +99,7 @@ func TestOnNoAnswer(t *testing.T) {
 			text = err.Error()
 		}
 		if (text == "") != (tt.has == "") || !strings.Contains(text, tt.has) || strings.Contains(text, tt.lack) || s.hungUp.since.IsZero() == zkerr.IsHangUp(tt.err) {
-			t.Errorf("%s: %q, hung up %v", name, text, s.hungUp)
+			t.Errorf("%s: %q, hung up %v", name, text, s.hungUp.since)
 		}
 	}
 }

@@ -44,6 +44,7 @@ type Session struct {
 	wakeup     chan struct{} // a token: check the clock again
 	calls      atomic.Int64  // of the wire client, that have not returned
 	mover      *mover
+	hungUp     hangUps
 
 	over chan struct{} // closed: over
 
@@ -66,7 +67,6 @@ type Session struct {
 	proving    chan struct{} // nil: no goroutine in Prove makes a round trip; closed: it was made
 	news       chan struct{} // nil: nobody in Prove waits; closed: more was proven, or the connection has ended
 	nextCheck  time.Time     // when run checks the clock again
-	hungUp     hangUps
 }
 
 // hold is an interest in the fate of the session: see Hold.
@@ -78,8 +78,9 @@ type hold struct {
 
 // hangUps is what is known of servers that hang up on the connect request.
 type hangUps struct {
-	since   time.Time // of the first one since a connect was answered; zero: none
-	askedAt time.Time // when the new session was opened last
+	mu      sync.Mutex // guards what follows
+	since   time.Time  // of the first one since a connect was answered; zero: none
+	askedAt time.Time  // when the new session was opened last
 }
 
 // event is what the wire client, or a goroutine of the session, reports to run.

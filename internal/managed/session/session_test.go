@@ -47,7 +47,7 @@ func TestConnected(t *testing.T) {
 			if s.err != nil || !proven.Equal(tt.proven) || s.servers.ResumesNone() != tt.isNew {
 				t.Errorf("%s: %v, proven %v ago, resumes none %t", name, s.err, now.Sub(proven), s.servers.ResumesNone())
 			}
-			if s.evidence.Timeout() != 3*time.Second || s.evidence.Margin() != 300*ms || s.link != l || s.useful || s.hungUp != (hangUps{}) ||
+			if s.evidence.Timeout() != 3*time.Second || s.evidence.Margin() != 300*ms || s.link != l || s.useful || !s.hungUp.since.IsZero() ||
 				!strings.Contains(s.evidence.Unprovable(now, 1).Error(), "takes 1s;") {
 				t.Errorf("%s: %+v", name, s)
 			}
