@@ -162,7 +162,7 @@ func TestTheTimeToDialAfterAMechanism(t *testing.T) {
 			}
 			time.Sleep(5 * time.Second) // the mechanism
 			began, within = time.Now(), 0
-			_, _, err := c.Connect(t.Context(), Server{Name: "a:1", Address: "a:1"}, limit, Ask(&wire.ConnectRequest{}), true, nil)
+			_, _, err := c.Connect(t.Context(), Server{Name: "a:1", Address: "a:1"}, limit, talk.Ask(&wire.ConnectRequest{}), true, nil)
 			if want := map[bool]time.Duration{true: limit}[took < limit]; err == nil || within != want || time.Since(began) != min(took, limit) {
 				t.Errorf("after %v dialed within %v, want %v; %v after %v", took, within, want, err, time.Since(began))
 			}

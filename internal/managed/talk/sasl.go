@@ -22,20 +22,6 @@ import (
 
 // This file runs a SASL exchange on a connection that was just made.
 
-// Mechanism is the user's mechanism of SASL. framework.SASL and its relatives
-// say what each function does. The zero Mechanism is none; Changed and Renew
-// may be nil beside Begin.
-type Mechanism struct {
-	Begin   func(ctx context.Context, to serverlist.Server) (Exchange, error)
-	Changed func() bool
-	Renew   func(ctx context.Context, servers []serverlist.Server) (next time.Time, err error)
-}
-
-// Exchange is the client's side of one exchange with a server. It is used once.
-type Exchange interface {
-	Next(challenge []byte) (response []byte, done bool, err error)
-}
-
 // Limits of an exchange. A server that exceeds them does not speak SASL.
 const (
 	mostChallenges = 16
