@@ -3,6 +3,7 @@ package framework_test
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/closing"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/nameserver"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
@@ -288,4 +290,32 @@ func TestGuardianOfAListThatChanges(t *testing.T) {
 			t.Errorf("%q, %v", g.heard(), g.open)
 		}
 	}, testutil.WithMembers(3))
+}
+
+// A guardian is told which member the session was connected to: where a name
+// stands for several, the name does not say it.
+func TestAGuardianKnowsTheMember(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		for _, addresses := range [][]string{{"10.0.0.1"}, {"10.0.0.1", "10.0.0.2"}} {
+			var names nameserver.Server
+			names.Is("", addresses...)
+			g := newGuardian()
+			c, err := framework.New("zk.example.:2181", framework.WithGuardian(g), framework.WithResolver(names.Resolver()),
+				framework.WithDialer(func(network, _ string, limit time.Duration) (net.Conn, error) {
+					member, _, _ := strings.Cut(w.Servers(), ",")
+					return w.ClientNet("named").Dial(network, member, limit)
+				}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if err := c.WaitConnected(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			told := g.knows[w.Session(c).ID()].Server
+			if isName := told == "zk.example.:2181"; isName != (len(addresses) == 1) || !isName && told != "10.0.0.1:2181" && told != "10.0.0.2:2181" {
+				t.Errorf("of %v it is told %q", addresses, told)
+			}
+		}
+	})
 }

@@ -341,7 +341,7 @@ type DeadSession struct {
 	Password []byte
 	Timeout  time.Duration // that was granted
 	Servers  string        // of its ensemble, as given: "h1:2181,h2:2181", sorted and without a chroot
-	Server   string        // the one that it was connected to last
+	Server   string        // where it was last; an address, if the name has several
 }
 
 // guardianOf returns g as the client calls it; of none it has no functions.

@@ -72,7 +72,7 @@ func WithSASL(m SASL) Option {
 	return func(c *config) { c.SASL = append(c.SASL, managed.SASL{Mechanism: mechanism(m), Of: m}) }
 }
 
-// mechanism returns m in the words of package servers, the zero one without m.
+// mechanism returns m in the words of package talk, the zero one without m.
 func mechanism(m SASL) (in talk.Mechanism) {
 	if m == nil {
 		return in

@@ -38,7 +38,7 @@ func (m *full) Renew(_ context.Context, servers []SASLServer) (time.Time, error)
 	return time.Unix(7, 0), io.ErrNoProgress
 }
 
-// A mechanism has in package servers what it has here.
+// A mechanism has in package talk what it has here.
 func TestMechanism(t *testing.T) {
 	if in := mechanism(nil); in.Begin != nil || in.Changed != nil || in.Renew != nil {
 		t.Error("none is one")

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
-	"github.com/zkrecipes/zkrecipes/internal/managed/talk"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
@@ -192,9 +191,10 @@ func (t *target) use(r result) {
 	t.conn, t.at, t.attached, t.over = r.conn, r.at, !r.gone, t.over || r.gone
 }
 
-// fatal returns an error that no other server would mend, otherwise nil.
+// fatal returns an error that nothing mends, otherwise nil. What is too late
+// for one server may not be for another one, which was asked before.
 func (t *target) fatal(err error) error {
-	if errors.Is(err, errAnother) || errors.Is(err, errTooLate) {
+	if errors.Is(err, errAnother) || errors.Is(err, errTooLate) && len(t.open) == 0 {
 		return err
 	}
 	return nil
@@ -220,15 +220,18 @@ func (t *target) attach(ctx context.Context) error {
 	}
 }
 
-// round asks each member once that has answered all before, and pauses once one
+// round asks each member once of which no answer is awaited, and pauses if one
 // has failed. So one that is silent does not keep it from asking the others
 // again. An answer that comes in the pause, or to an earlier round, is as good.
 func (t *target) round(ctx context.Context, pause time.Duration) (won bool, err error) {
 	var lookups servers.Server
+	began := time.Now()
 	members := t.Ensemble.Find(ctx, t.limit(lookups))
 	if len(members) == 0 {
 		err = errors.New("no address of a server is known")
-		t.grow(lookups)
+		if time.Since(began) >= t.limit(lookups) {
+			t.grow(lookups)
+		}
 	}
 	members = slices.DeleteFunc(members, func(m servers.Server) bool { return t.open[m] })
 	random.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
@@ -245,10 +248,11 @@ func (t *target) round(ctx context.Context, pause time.Duration) (won bool, err 
 			if pausing {
 				return false, err
 			}
-			if err := t.connect(ctx, members[asked]); err != nil {
-				return false, err
+			next = time.After(hedge)
+			if late := t.connect(ctx, members[asked]); late != nil {
+				err, next = late, time.After(0)
 			}
-			asked, next = asked+1, time.After(hedge)
+			asked++
 		case r := <-t.results:
 			t.took(r)
 			if r.err == nil {
@@ -284,6 +288,7 @@ func (t *target) rank(at servers.Server) int {
 }
 
 // isOld reports whether the process was connected to the session at a member.
+// It has told an address where a name stands for several.
 func (t *target) isOld(at servers.Server) bool { return at.Name == t.Server || at.Address == t.Server }
 
 // left returns what is left of the session, and whether it may be asked for at
@@ -315,7 +320,7 @@ func (t *target) connect(ctx context.Context, to servers.Server) error {
 	t.sent++
 	number, limit, used := t.sent, t.limit(to), t.used.Load()
 	isWanted := func() bool { return t.used.Load() == used }
-	go func() { // ends within some limits
+	go func() { // ends within eight limits: up to four connects, each a dial and answers
 		r := t.try(ctx, to, limit, least, isWanted)
 		r.at, r.number = to, number
 		select {
@@ -340,7 +345,7 @@ func (t *target) try(ctx context.Context, to servers.Server, limit, least time.D
 	ctx, began := context.WithoutCancel(ctx), time.Now()
 	opens := func() bool {
 		var err error
-		if least, err = t.askLeast(ctx, to, limit); err != nil {
+		if least, err = t.askLeast(ctx, to, limit, isWanted); err != nil {
 			r = result{err: err, slow: time.Since(began) >= limit}
 		}
 		began = time.Now()
@@ -414,9 +419,13 @@ func (t *target) mustAskLeast(least time.Duration) bool {
 
 // askLeast asks a server for the shortest session timeout that it grants, by a
 // session that it opens and closes.
-func (t *target) askLeast(ctx context.Context, to servers.Server, limit time.Duration) (time.Duration, error) {
-	ask := talk.Ask(&wire.ConnectRequest{Timeout: 1, Password: make([]byte, wire.PasswordSize)})
-	conn, answer, err := t.Ensemble.Connect(ctx, to, limit, ask)
+func (t *target) askLeast(ctx context.Context, to servers.Server, limit time.Duration, isWanted func() bool) (time.Duration, error) {
+	conn, answer, err := t.Ensemble.Connect(ctx, to, limit, func() (*wire.ConnectRequest, error) {
+		if !isWanted() {
+			return nil, errOvertaken
+		}
+		return &wire.ConnectRequest{Timeout: 1, Password: make([]byte, wire.PasswordSize)}, nil
+	})
 	if err != nil {
 		return 0, err
 	}

@@ -128,7 +128,7 @@ func (t *target) close(ctx context.Context) error {
 		}
 		if t.conn != nil {
 			_ = t.conn.SetDeadline(time.Now().Add(t.limit(t.at)))
-			if err = exchange(t.conn, closeRequest, closeXid); err == nil {
+			if err = exchangeUntil(ctx, t.conn, closeRequest, closeXid); err == nil {
 				t.over = true
 				return nil
 			}
@@ -143,6 +143,12 @@ func (t *target) close(ctx context.Context) error {
 			return errors.Join(err, again)
 		}
 	}
+}
+
+// exchangeUntil is exchange, until ctx ends.
+func exchangeUntil(ctx context.Context, conn net.Conn, request []byte, xid int32) error {
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })()
+	return exchange(conn, request, xid)
 }
 
 // exchange sends a request on a connection, and reads its answer.

@@ -25,6 +25,7 @@ import (
 type fake struct {
 	members int
 	least   time.Duration // that it grants
+	alone   int           // the only member that grants no less; 0: all do so
 	most    int           // connections of a member; 0: any number
 	// answer says how long a member takes for the nth connect of a session, and
 	// whether it then answers. Without an answer the connect is executed all the
@@ -33,6 +34,7 @@ type fake struct {
 	back   func(member int) time.Duration // how long its answers take
 	dial   func(member int) time.Duration // how long it takes, TLS included
 	stale  int                            // a member that leads, and has no quorum; 0: none
+	named  bool                           // one name stands for all members
 	close  func(session int64, nth int) (executed bool, err error)
 	other  bool                                          // it opens another session
 	queue  func(member int, session int64) time.Duration // how long requests wait there that it has taken before
@@ -67,13 +69,16 @@ func name(member int) string { return fmt.Sprintf("m%d:2181", member) }
 func (f *fake) Find(context.Context, time.Duration) (all []servers.Server) {
 	for m := range f.members {
 		all = append(all, servers.Server{Name: name(m), Address: name(m)})
+		if f.named {
+			all[m].Name = "zk:2181"
+		}
 	}
 	return all
 }
 
 func (f *fake) Connect(_ context.Context, to servers.Server, limit time.Duration, request func() (*wire.ConnectRequest, error)) (net.Conn, wire.ConnectResponse, error) {
 	var member int
-	_, _ = fmt.Sscanf(to.Name, "m%d", &member)
+	_, _ = fmt.Sscanf(to.Address, "m%d", &member)
 	if f.dial != nil {
 		dial := f.dial(member)
 		if time.Sleep(min(dial, limit)); dial >= limit {
@@ -117,7 +122,10 @@ func (f *fake) Connect(_ context.Context, to servers.Server, limit time.Duration
 		go f.serve(theirs, member, id, time.Time{})
 		return ours, wire.ConnectResponse{SessionID: id, Timeout: ask.Timeout}, nil
 	}
-	granted := max(ask.Timeout, int32(f.least.Milliseconds()))
+	granted := ask.Timeout
+	if f.alone == 0 || f.alone == member {
+		granted = max(granted, int32(f.least.Milliseconds()))
+	}
 	if id == 0 { // a session that is opened
 		ours, theirs := net.Pipe()
 		go func() {
@@ -531,7 +539,7 @@ func TestNoSessionIsExtended(t *testing.T) {
 		probes  int           // sessions that are opened to learn what is granted
 	}{
 		"at once":                           {least: 4 * time.Second, most: 60, probes: 2},
-		"at once, and no less is granted":   {noticed: timeout / 20, least: timeout, most: 1},
+		"at once, and no less is granted":   {noticed: timeout / 20, least: timeout, most: 1, probes: 1},
 		"it comes late":                     {noticed: 3 * time.Second, least: 4 * time.Second, most: 60, probes: 2},
 		"late, and no less is granted":      {noticed: time.Second, least: timeout, probes: 1},
 		"with less left than is granted":    {noticed: 7 * time.Second, least: 4 * time.Second, probes: 1},
@@ -571,6 +579,43 @@ func TestNoSessionIsExtended(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTooLateForOneServer: another one, which is slow, grants less.
+func TestTooLateForOneServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(2)
+		f.least, f.alone = 9*time.Second, 1
+		f.answer = func(member int, _ int64, _ int) (time.Duration, error) {
+			return time.Duration(1-member) * time.Second, nil
+		}
+		all := f.sessions(1, 10*time.Second)
+		time.Sleep(3 * time.Second)
+		if errs := Close(t.Context(), all, f.began); errs[0] != nil || !f.gone[10] {
+			t.Errorf("%v", errs[0])
+		}
+	})
+}
+
+// TestACloseEndsInTime: it waits for no answer for longer than it may take.
+func TestACloseEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(1)
+		f.close = func(int64, int) (bool, error) {
+			f.mu.Unlock()
+			time.Sleep(time.Hour)
+			f.mu.Lock()
+			return false, io.EOF
+		}
+		const timeout = 30 * time.Second
+		all := f.sessions(1, timeout)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if errs := Close(ctx, all, f.began); errs[0] == nil || time.Since(f.began) > time.Second {
+			t.Errorf("%v, after %v", errs[0], time.Since(f.began))
+		}
+		time.Sleep(2 * time.Hour)
+	})
 }
 
 // TestASessionThatWasGivenUp ends a timeout after that, as far as it is up to
@@ -725,10 +770,10 @@ func TestADialThatTakesLong(t *testing.T) {
 // TestALeaderWithoutAQuorum says that sessions are attached, or over, and the
 // ensemble does not know. It is not believed.
 func TestALeaderWithoutAQuorum(t *testing.T) {
-	for range 20 {
+	for i := range 40 {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(3)
-			f.stale = 1
+			f.stale, f.named = 1, i%2 == 1
 			f.answer = func(member int, session int64, _ int) (time.Duration, error) {
 				switch {
 				case member == 0: // the old one is slow, so that the others are asked
@@ -772,6 +817,29 @@ func TestOrderOfTheMembers(t *testing.T) {
 		time.Sleep(time.Second)
 		if slices.Sort(asked[1:]); asked[0] != name(3) || strings.Join(asked[1:], " ") != "m0:2181 m1:2181 m2:2181 m4:2181" {
 			t.Errorf("%v", asked)
+		}
+	})
+}
+
+// TestADialAsLongAsItsLimit: a session that may last long is dialed for as long
+// as its process would, whatever the options of the guardian are.
+func TestADialAsLongAsItsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lasted []time.Duration
+		e, err := Open("127.0.0.1:2181", framework.WithSessionTimeout(4*time.Second), framework.WithDialer(func(_, _ string, limit time.Duration) (net.Conn, error) {
+			lasted = append(lasted, limit)
+			time.Sleep(limit)
+			return nil, context.DeadlineExceeded
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dead := framework.DeadSession{ID: 10, Password: make([]byte, 16), Timeout: 60 * time.Second, Servers: "127.0.0.1:2181"}
+		errs := Close(t.Context(), []Session{{DeadSession: dead, Ensemble: e}}, time.Now())
+		time.Sleep(time.Minute) // until the last one has ended
+		synctest.Wait()
+		if !errors.Is(errs[0], ErrNoneClosed) || len(lasted) < 4 || lasted[0] != firstLimit || slices.Max(lasted) != 20*time.Second {
+			t.Errorf("%v: dials lasted %v", errs[0], lasted)
 		}
 	})
 }

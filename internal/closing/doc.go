@@ -34,14 +34,18 @@
 // A leader may have lost its quorum, and not have noticed. It answers, although
 // the next leader leaves the session where it is; or it does not know one that
 // the next leader has opened. So a member at which the process was not is
-// believed only once it has opened a session, and has answered again.
+// believed only once it has opened a session, and has answered again. Behind an
+// address that stands for several members, as of a load balancer, it cannot be
+// told whether the process was there: the answer is believed.
 //
 // # Never worse than without
 //
 // A connect asks for what is left of the session's timeout since the death. So
 // a session that is attached and not closed ends a timeout after the death, as
-// it may without a guardian. But a server grants no less than a timeout of its
-// own. So a late connect first asks for that one, by a session that it opens
-// and closes. If less is left, the session is not connected to. A session that
-// the process had given up is asked for what is left since then.
+// it may without a guardian, and later by as long as the server took to execute
+// the connect: an answer is awaited for a third of the timeout at most. But a
+// server grants no less than a timeout of its own. So a late connect first asks
+// for that one, by a session that it opens and closes. If less is left, the
+// session is not connected to. A session that the process had given up is asked
+// for what is left since then.
 package closing

@@ -19,17 +19,22 @@ import (
 type Ensemble interface {
 	// Find returns the servers, after lookups of at most limit.
 	Find(ctx context.Context, limit time.Duration) []servers.Server
-	// Connect connects to a session within limit. It calls ask for the request
-	// when it has dialed, and sends nothing if ask fails. It returns no
-	// connection, and no error either, if the session is gone. A connection has a
-	// deadline.
+	// Connect connects to a session: it dials within limit, and then the answers
+	// have as long. It calls ask for the request when it has dialed, and sends
+	// nothing if ask fails. It returns no connection, and no error either, if the
+	// session is gone. A connection has a deadline.
 	Connect(ctx context.Context, to servers.Server, limit time.Duration, ask func() (*wire.ConnectRequest, error)) (net.Conn, wire.ConnectResponse, error)
 }
+
+// longestDial bounds a dial, whatever limit it is given.
+const longestDial = time.Minute
 
 // Open returns the ensemble that a client with the same options would use. It
 // does no I/O. Credentials of framework.WithAuth are never sent.
 func Open(list string, opts ...framework.Option) (Ensemble, error) {
-	raw, err := managed.NewRaw(list, append(slices.Clone(opts), func(c *managed.Config) { c.Auths = nil })...)
+	raw, err := managed.NewRaw(list, append(slices.Clone(opts), func(c *managed.Config) {
+		c.Auths, c.SessionTimeout = nil, 3*longestDial // a dial has a third of it
+	})...)
 	if err != nil {
 		return nil, err
 	}

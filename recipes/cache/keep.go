@@ -336,7 +336,10 @@ func (k *keeper) write(s *snapshot) (err error) {
 	if err = os.Rename(f.Name(), k.file); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(k.file))
+	if err := syncDir(filepath.Dir(k.file)); err != nil {
+		return fmt.Errorf("the new file is there, and may be lost if the machine fails: %w", err)
+	}
+	return nil
 }
 
 // syncDir lets a rename in a directory outlast the machine, where that can be

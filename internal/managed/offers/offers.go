@@ -8,7 +8,8 @@
 // A Known belongs to one client: which operations were refused, and whether
 // containers are made. A Said belongs to one session: what the servers of its
 // connections have said, since another server may be at the same address next
-// time. Each has a mutex, with which nothing is called that waits.
+// time. What changes is guarded by mutexes, with which nothing is called that
+// waits.
 //
 // # What callers may rely on
 //

@@ -48,7 +48,7 @@ func (r *List) Faults() (all []error) {
 	return all
 }
 
-// Unheard returns of how many of the names faults says nothing.
+// Unheard returns of how many of the names Faults says nothing.
 func (r *List) Unheard() (n, of int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,7 +63,7 @@ func (r *List) Unheard() (n, of int) {
 }
 
 // ForgetFaults forgets them all, and the names that are not in the list any
-// more: there is a connection. What status returns stays.
+// more: there is a connection. What Status returns stays.
 func (r *List) ForgetFaults() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -86,6 +86,8 @@ func (r *List) distinctLocked(counts func(named) bool) (all []string) {
 	return all
 }
 
+// Standing returns whether a connection to a server stays after the list has
+// changed.
 func (r *List) Standing(at Server) Standing {
 	r.mu.Lock()
 	defer r.mu.Unlock()

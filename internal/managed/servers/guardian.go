@@ -74,9 +74,18 @@ func (s *Servers) Confirmed(o Orphan, to Server) {
 	}
 	s.granted.Store(int64(o.Timeout))
 	for _, g := range s.guardians {
-		dead := Guarded{o.ID, bytes.Clone(o.Password), o.Timeout, s.sortedNames(), to.Name}
+		dead := Guarded{o.ID, bytes.Clone(o.Password), o.Timeout, s.sortedNames(), memberOf(to)}
 		s.tell(g, func() { g.guard(dead) })
 	}
+}
+
+// memberOf returns what tells a member from the others: its name does not where
+// that stands for several.
+func memberOf(to Server) string {
+	if to.OneOfSeveral {
+		return to.Address
+	}
+	return to.Name
 }
 
 func (s *Servers) sortedNames() string {

@@ -8,11 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/internal/closed"
-	"github.com/zkrecipes/zkrecipes/internal/managed/serverlist"
-
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/closed"
+	"github.com/zkrecipes/zkrecipes/internal/managed/serverlist"
 	"github.com/zkrecipes/zkrecipes/internal/random"
 	"github.com/zkrecipes/zkrecipes/retry"
 )

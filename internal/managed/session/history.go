@@ -55,8 +55,8 @@ func (s *Session) onHangUp(at servers.Server, seen int64) {
 	}
 }
 
-// note notes that a server has hung up, and reports whether one is asked now,
-// if one may be.
+// note notes that a server has hung up. It reports whether a server is to be
+// asked now: mayAsk says whether one may be.
 func (h *hangUps) note(timeout time.Duration, mayAsk bool) (ask bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
