@@ -141,21 +141,25 @@ func (s *transcript) evaluations(state string) (n float64) {
 	return n
 }
 
-// tellAnnotations writes what the alert says while it fires.
+// tellAnnotations writes what the alert says while it fires. It waits for that:
+// where a look at the program comes too late, the alert ends for a moment.
 func (s *transcript) tellAnnotations() {
 	s.t.Helper()
-	var data struct {
-		Alerts []struct{ Labels, Annotations map[string]string }
-	}
-	s.server.get(s.t, "alerts", &data)
-	for _, alert := range data.Alerts {
-		if alert.Labels["alertname"] != watched {
-			continue
+	await(s.t, watched+" to say what it is about", func() (string, bool) {
+		var data struct {
+			Alerts []struct{ Labels, Annotations map[string]string }
 		}
-		for _, key := range []string{"summary", "description", "action"} {
-			fmt.Fprintf(&s.text, "        %s: %s\n", key, alert.Annotations[key])
+		s.server.get(s.t, "alerts", &data)
+		for _, alert := range data.Alerts {
+			if alert.Labels["alertname"] == watched {
+				for _, key := range []string{"summary", "description", "action"} {
+					fmt.Fprintf(&s.text, "        %s: %s\n", key, alert.Annotations[key])
+				}
+				return "", true
+			}
 		}
-	}
+		return fmt.Sprint(data.Alerts), false
+	})
 }
 
 // losses returns which leases were lost.
