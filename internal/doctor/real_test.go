@@ -53,7 +53,8 @@ func TestRealServersWithLocalSessions(t *testing.T) {
 			told++
 		}
 	}
-	if bad := x.unwell(); told != 3 || !slices.Equal(bad, []string{"local FAILS", "resume FAILS"}) {
+	bad := slices.DeleteFunc(x.unwell(), func(q string) bool { return q == "watches note" }) // of servers before 3.6
+	if told != 3 || !slices.Equal(bad, []string{"local FAILS", "resume FAILS"}) {
 		t.Errorf("%d members, %q\n%s", told, bad, x)
 	}
 	if x.Left != nil {
