@@ -142,8 +142,11 @@ func (p *proof) isReported() bool {
 }
 
 // secondHalfOf returns the request under way that proves c, which is reported.
+// A caller's write is none: if it is refused it proves nothing.
 func (p *proof) secondHalfOf(c contact) (r1 sentRequest, ok bool) {
-	i := slices.IndexFunc(p.pending, func(r sentRequest) bool { return r.roundTrip == anyTrip && r.answers >= c.reported })
+	i := slices.IndexFunc(p.pending, func(r sentRequest) bool {
+		return r.roundTrip == anyTrip && r.certain && r.answers >= c.reported
+	})
 	if i < 0 {
 		return sentRequest{}, false
 	}

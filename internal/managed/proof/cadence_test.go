@@ -107,7 +107,7 @@ func TestLasts(t *testing.T) {
 		return contact{sent: at(sent), answered: at(answered), reported: reported}
 	}
 	second := func(trip trip, answers uint64) []sentRequest {
-		return []sentRequest{{at: at(-100 * ms), roundTrip: trip, answers: answers}}
+		return []sentRequest{{at: at(-100 * ms), roundTrip: trip, certain: true, answers: answers}}
 	}
 	for name, tt := range map[string]struct {
 		trip       time.Duration
@@ -130,6 +130,7 @@ func TestLasts(t *testing.T) {
 		"with a heartbeat under way":    {150 * ms, []contact{seen(-2500*ms, -2400*ms, 0)}, nil, -50 * ms, 100 * ms, 920312500, false, secondOfCurrent},
 		"that comes too early":          {150 * ms, []contact{seen(-2000*ms, -1900*ms, 0)}, nil, -40 * ms, 100 * ms, 1080312500, false, reportingBeat},
 		"reported, and R1 is under way": {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 3), 0, time.Second, 720312500, false, secondUnderWay},
+		"a caller's write is under way": {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, []sentRequest{{at: at(-100 * ms), roundTrip: anyTrip, answers: 3}}, 0, time.Second, 820312500, false, secondAlone},
 		"R1 was sent before":            {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(anyTrip, 2), 0, time.Second, 820312500, false, secondAlone},
 		"what is under way is no R1":    {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, second(firstOnly, 3), 0, time.Second, 820312500, false, secondAlone},
 		"reported, R1 comes":            {150 * ms, []contact{seen(-2*time.Second, -1900*ms, 3)}, nil, -50 * ms, 100 * ms, 920312500, false, secondOfCurrent},
@@ -191,7 +192,7 @@ func TestReportable(t *testing.T) {
 		p := sixSeconds(0)
 		p.contacts = tt.contacts
 		if tt.second > 0 {
-			p.pending = []sentRequest{{at: at(-0.1), answers: tt.second, roundTrip: anyTrip}}
+			p.pending = []sentRequest{{at: at(-0.1), answers: tt.second, roundTrip: anyTrip, certain: true}}
 		}
 		if soon, after, ok := p.reportable(now, tt.last); !soon.Equal(tt.soon) || after != tt.after || ok != tt.ok {
 			t.Errorf("%s: %v, %v, %t", name, soon, after, ok)

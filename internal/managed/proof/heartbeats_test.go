@@ -66,7 +66,7 @@ func TestAnR1Alone(t *testing.T) {
 	now := time.Now()
 	reported := []contact{{sent: now.Add(-4 * time.Second), answered: now.Add(-4 * time.Second), reported: 7}}
 	second := func(answers uint64) []sentRequest {
-		return []sentRequest{{at: now, roundTrip: anyTrip, answers: answers}}
+		return []sentRequest{{at: now, roundTrip: anyTrip, certain: true, answers: answers}}
 	}
 	alone := []*Beat{{sent: now, first: now}}
 	for name, tt := range map[string]struct {
@@ -78,6 +78,7 @@ func TestAnR1Alone(t *testing.T) {
 		"nothing is reported":              {nil, nil, nil, true},
 		"a contact is reported":            {reported, nil, nil, false},
 		"the R1 under way proves it":       {reported, second(7), alone, true},
+		"a caller's write is under way":    {reported, []sentRequest{{at: now, roundTrip: anyTrip, answers: 7}}, nil, false},
 		"the R1 under way began too early": {reported, second(6), alone, false},
 		"a whole one will send the R1":     {reported, nil, []*Beat{{sent: now, whole: true}}, true},
 	} {

@@ -130,6 +130,7 @@ type sentRequest struct {
 	answers   uint64 // how many answers had arrived before it was sent
 	roundTrip trip
 	prompt    bool // the answer should not take long
+	certain   bool // no server refuses it for what stands in the tree
 }
 
 // trip says what a request is good for in a proof, if it is answered without
@@ -193,7 +194,8 @@ func (p *proof) connect(sent time.Time) {
 // oldest one.
 func (p *proof) send(xid int32, op wire.Op, at time.Time) {
 	p.pending = append(p.pending, sentRequest{
-		xid: xid, op: op, at: at, answers: p.answers, roundTrip: p.tripOf(op), prompt: op == wire.OpPing || op == wire.OpSync,
+		xid: xid, op: op, at: at, answers: p.answers, roundTrip: p.tripOf(op),
+		prompt: op == wire.OpPing || op == wire.OpSync, certain: op == wire.OpSync,
 	})
 }
 
@@ -201,7 +203,8 @@ func (p *proof) send(xid int32, op wire.Op, at time.Time) {
 // heartbeat under ProofWrite.
 func (p *proof) sendCheck(xid int32, at time.Time) {
 	p.send(xid, wire.OpMulti, at)
-	p.pending[len(p.pending)-1].prompt = true
+	check := &p.pending[len(p.pending)-1]
+	check.prompt, check.certain = true, true
 }
 
 // answer notes the answer to xid. If it proves a contact, it returns the send
