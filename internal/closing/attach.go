@@ -366,6 +366,7 @@ func (t *target) try(ctx context.Context, to servers.Server, limit, least time.D
 	}
 	if opens() {
 		r = t.ask(ctx, to, limit, least, isWanted)
+		r.unsent = false // the first one was sent
 	}
 	return r
 }

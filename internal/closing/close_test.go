@@ -797,6 +797,25 @@ func TestALeaderWithoutAQuorum(t *testing.T) {
 	}
 }
 
+// TestTheSecondConnectIsNotSent: the first one has moved the session all the
+// same.
+func TestTheSecondConnectIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, dials := newFake(2), 0
+		f.dial = func(int) time.Duration {
+			if dials++; dials == 3 { // behind the first one, and the session that is opened
+				return time.Hour
+			}
+			return 0
+		}
+		session := newTarget(f.sessions(1, 10*time.Second)[0], f.began)
+		r := session.try(t.Context(), f.Find(t.Context(), 0)[1], time.Second, 0, func() bool { return true })
+		if r.err == nil || r.unsent || f.at[10] != 1 {
+			t.Errorf("%v, unsent %t, it is at member %d", r.err, r.unsent, f.at[10])
+		}
+	})
+}
+
 // TestOrderOfTheMembers: the member that the session was connected to is first.
 func TestOrderOfTheMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
