@@ -216,7 +216,7 @@ func (f *figures) large() map[string]int {
 		numbers map[string]int
 		most    int
 	}{
-		"arrows in circles of": {f.circles, 12},
+		"arrows up in":         {f.up, 12},
 		"mutable fields of":    {f.fields, 12},
 		"mutable fields below": {f.guarded, 8},
 	} {
@@ -300,8 +300,8 @@ func TestMeasure(t *testing.T) {
 		want    string
 	}{
 		"lines":   {f.lines, "map[:59]"},
-		"arrows":  {f.arrows, "map[:6]"},  // from state and write to inner, from write and both to state, between write and both
-		"circles": {f.circles, "map[:2]"}, // between write and both
+		"arrows":  {f.arrows, "map[:6]"}, // from state and write to inner, from write and both to state, between write and both
+		"up":      {f.up, "map[:1]"},     // between write and both
 		"fields":  {f.fields, "map[.inner:1 .state:8]"},
 		"guarded": {f.guarded, "map[.state.mu:7]"},
 		"locking": {f.locking, "map[.state.mu:2 .state.other:1]"},

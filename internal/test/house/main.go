@@ -50,10 +50,10 @@ func main() {
 		log.Fatal(err)
 	}
 	for _, folder := range slices.Sorted(maps.Keys(f.files)) {
-		fmt.Printf("%s: %d files, %d lines, %d of %d arrows between files in circles\n",
-			folder, len(f.files[folder]), f.lines[folder], f.circles[folder], f.arrows[folder])
+		fmt.Printf("%s: %d files, %d lines, %d of %d arrows between files run up\n",
+			folder, len(f.files[folder]), f.lines[folder], f.up[folder], f.arrows[folder])
 	}
-	fmt.Println("in all:", total(f.lines), "lines,", total(f.circles), "of", total(f.arrows), "arrows between files in circles")
+	fmt.Println("in all:", total(f.lines), "lines,", total(f.up), "of", total(f.arrows), "arrows between files run up")
 	fmt.Println("mutable fields of a struct:", most(f.fields))
 	fmt.Println("mutable fields under a mutex:", most(f.guarded))
 	fmt.Println("functions that lock a mutex:", most(f.locking))
