@@ -29,11 +29,11 @@
 //
 // # In which order to read
 //
-// First client.go, state.go and new_session.go: how sessions follow each
-// other, and what a session is made of. await.go waits for one. Then the views:
-// client_ops.go, session.go, session_watches.go, session_writes.go and views.go
-// hand each call on. config.go and observers.go are the inside of options and
-// observers.
+// First core.go, state.go and new_session.go: how sessions follow each other,
+// and what a session is made of. Then the views: client.go, client_ops.go,
+// session.go, session_watches.go and session_writes.go hand each call on.
+// servers.go has what a client says and hears of its servers. config.go and
+// observers.go are the inside of options and observers.
 //
 // The packages below do not know this one. From the top: watches and writes,
 // side by side, each with what one session has of it; ops, one operation;

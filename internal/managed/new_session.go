@@ -3,9 +3,11 @@ package managed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/closed"
 	"github.com/zkrecipes/zkrecipes/internal/managed/link"
@@ -16,6 +18,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/managed/watches"
 	"github.com/zkrecipes/zkrecipes/internal/managed/writes"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // This file makes a session of its parts: it passes options on to session, link
@@ -90,3 +93,54 @@ func (s watched) Connected(l *link.Link) { s.watches.Connected(l) }
 func (s watched) Ended(order uint64) { s.watches.ConnectionEnded(order) }
 
 func (s watched) Over(order uint64) { s.watches.SessionOver(order) }
+
+// client is what hears of a session: see Told of package session.
+type client struct{ *session }
+
+func (s client) Connected(l *link.Link) {
+	s.core.transition(connected, s.session, l, nil)
+	s.core.learnEnsemble()
+}
+
+func (s client) Suspended(l *link.Link) {
+	s.core.transition(disconnected, s.session, l, s.core.servers.Fault())
+}
+
+func (s client) Abandoned(l *link.Link, why life.Reason) {
+	c := s.core
+	err := fmt.Errorf("connection to %s abandoned: %s", l.To(), textOf(why))
+	if why != life.Stuck { // which is about a session that is over
+		c.servers.NoteFault(l.To(), err)
+	}
+	c.cfg.Log.Warn("connection abandoned", zap.String("reason", string(why)), zap.Stringer("server", l.To()), zap.String("session", wire.SessionText(s.Chain().ID())))
+	c.observers.client.abandoned(Abandonment{Session: s.Chain().ID(), Reason: why, Err: err})
+}
+
+// textOf is a reason in words.
+func textOf(why life.Reason) string {
+	switch why {
+	case life.Silent:
+		return "no answer to the connect request"
+	case life.Unproven:
+		return "no proof of the leader in time"
+	case life.Stuck:
+		return "the wire client does not end"
+	}
+	return string(why)
+}
+
+func (s client) Moved(from *link.Link, to servers.Server, err error) {
+	m := Move{Session: s.Chain().ID(), From: from.To().String(), Err: err}
+	if err == nil {
+		m.To = to.String()
+	}
+	s.core.observers.client.moved(m)
+}
+
+func (s client) Rejected(err error) { s.core.reject(err) }
+
+func (s client) HungUp(l *link.Link) {
+	s.core.ops.HungUp(l)
+}
+
+func (s client) Refused(op wire.Op, err error) { s.core.ops.Refuse(op, err) }

@@ -35,7 +35,7 @@
 //   - connect.go: a connection before the session is confirmed on it.
 //   - write.go: requests on their way out.
 //   - read.go, inbound.go, answer.go: answers on their way in.
-//   - own_requests.go, asked.go, window.go: requests that the wire client does
+//   - own_requests.go, asked.go: requests that the wire client does
 //     not know.
 //   - catch_up.go: the sync behind an event, or behind the opening.
 //   - frame.go, wire_buffers.go: where fields are in a frame; memory.

@@ -212,10 +212,15 @@ func (f *figures) large() map[string]int {
 			large["file framework/"+file] = 1
 		}
 	}
+	files := map[string]int{}
+	for folder, names := range f.files {
+		files[folder] = len(names)
+	}
 	for what, of := range map[string]struct {
 		numbers map[string]int
 		most    int
 	}{
+		"files of":             {files, 14},
 		"arrows up in":         {f.up, 12},
 		"mutable fields of":    {f.fields, 12},
 		"mutable fields below": {f.guarded, 8},
