@@ -5,10 +5,10 @@
 //
 // [Session.Run] is the goroutine that owns a session. It is told of connections
 // and of their ends in the order in which these happen, and checks the clock.
-// Session.mu guards what other goroutines see of that: the reason of the end,
+// life.mu guards what other goroutines see of that: the reason of the end,
 // the evidence, the holds. What is known of the connections belongs to package
 // link, and which server is called to package servers. Each has a mutex, which
-// may be taken while Session.mu is held.
+// may be taken while life.mu is held.
 //
 // # What callers may rely on
 //
@@ -24,11 +24,12 @@
 // # In which order to read it
 //
 //   - told.go: what a session must know, and what it tells.
-//   - session.go: its state and its end.
+//   - life.go: what is known of it, and who holds it.
+//   - session.go: what it is made of, and its end.
 //   - run.go: from New on, in the order in which it happens.
 //   - dial.go, authenticate.go, history.go: a connection begins, or does not.
 //   - connections.go: what a session is told of its connections.
-//   - heartbeat.go: the clock, holds and heartbeats.
+//   - heartbeat.go: the clock and heartbeats.
 //   - move.go: the session moves to another server by the client's own wish.
 //   - prove.go: a proof that somebody waits for.
 //   - close.go: what is done after the end.

@@ -2,7 +2,6 @@ package session
 
 import (
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -11,75 +10,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/managed/proof"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
-
-// Hold registers lost to be called once: a stop margin before the deadline, or
-// when the session is over.
-func (s *Session) Hold(lost func(error)) (release func(), err error) {
-	h := &hold{lost: lost}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := clock.Now()
-	if err := s.whyUnprovenLocked(now); err != nil {
-		return nil, err
-	}
-	if s.holds == nil {
-		s.holds = make(map[*hold]struct{})
-	}
-	s.holdsMade++
-	h.number = s.holdsMade
-	if !s.isHeldLocked() {
-		s.beginHoldingLocked(now)
-	}
-	if left, _ := s.evidence.Left(now); now.Add(left - s.evidence.Margin()).Before(s.nextCheck) {
-		s.wake() // the next check was planned without holds, maybe behind the stop margin
-	}
-	s.holds[h] = struct{}{}
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		h.released = true
-		delete(s.holds, h)
-	}, nil
-}
-
-// Keep makes the session send heartbeats until release is called.
-func (s *Session) Keep() (release func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.isHeldLocked() && s.evidence.IsKnown() {
-		s.beginHoldingLocked(clock.Now())
-	}
-	s.keepers++
-	return sync.OnceFunc(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.keepers--
-	})
-}
-
-// WhyUnproven returns nil if the session is Proven now, and otherwise the
-// reason.
-func (s *Session) WhyUnproven() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.whyUnprovenLocked(clock.Now())
-}
-
-// whyUnprovenLocked returns nil if the session is Proven at now, and otherwise
-// the reason.
-func (s *Session) whyUnprovenLocked(now time.Time) error {
-	switch {
-	case s.err != nil:
-		return s.err
-	case s.isClosing():
-		return zkerr.Closed
-	case s.cfg.LoseSuspended && !s.up:
-		return zkerr.Suspended
-	case !s.evidence.Suffices(now):
-		return zkerr.Unproven
-	}
-	return nil
-}
 
 // checkClock does what is due at now, and returns how long to wait until it
 // must run again. While something is held it
@@ -115,7 +45,7 @@ func (s *Session) checkClock(now time.Time) time.Duration {
 	}
 	timeout, margin := s.evidence.Timeout(), s.evidence.Margin()
 	next := timeout / 3
-	unproven := left <= margin && len(s.holds) > 0
+	unproven := left <= margin && len(s.held.holds) > 0
 	s.doubted = unproven || s.doubted && left <= margin
 	if s.isHeldLocked() {
 		next = timeout / 6
@@ -123,7 +53,7 @@ func (s *Session) checkClock(now time.Time) time.Duration {
 	switch {
 	case s.doubted:
 		next = min(next, left)
-	case len(s.holds) > 0:
+	case len(s.held.holds) > 0:
 		next = min(next, left-margin)
 	}
 	if left <= 0 && s.doubted || s.isStuckLocked(now) {
@@ -143,7 +73,7 @@ func (s *Session) checkClock(now time.Time) time.Duration {
 			next = min(next, s.beatLocked(now))
 		}
 		var due time.Duration
-		due, stalled = s.evidence.Silence(now, len(s.holds) > 0)
+		due, stalled = s.evidence.Silence(now, len(s.held.holds) > 0)
 		next = min(next, due)
 	}
 	s.nextCheck = now.Add(next)
@@ -159,23 +89,6 @@ func (s *Session) checkClock(now time.Time) time.Duration {
 	return next
 }
 
-// isStuckLocked reports whether the wire client has been without a connection
-// for T and has not even tried to make one. It waits for something that the
-// user supplied, a dialer or a connection, which does not end. It will not
-// resume the session. A longer time without a check means that the process, or
-// its clock, has stood still or has jumped: then the wire client gets its time
-// again.
-func (s *Session) isStuckLocked(now time.Time) bool {
-	timeout := s.evidence.Timeout()
-	if s.up || s.pausing || now.Sub(s.nextCheck) > timeout/3 {
-		s.dialedAt = now
-	}
-	return now.Sub(s.dialedAt) >= timeout
-}
-
-// isHeldLocked reports whether anybody needs the heartbeat.
-func (s *Session) isHeldLocked() bool { return len(s.holds) > 0 || s.keepers > 0 }
-
 // beatLocked sends a heartbeat if one is due, and returns how long to wait
 // until it must run again.
 func (s *Session) beatLocked(now time.Time) time.Duration {
@@ -188,15 +101,6 @@ func (s *Session) beatLocked(now time.Time) time.Duration {
 func (s *Session) sendLocked(b *proof.Beat) {
 	if b != nil {
 		go s.sendHeartbeat(b, b.First())
-	}
-}
-
-// beginHoldingLocked plans the first heartbeat for what is held from now on. A
-// client that repeatedly holds something for a moment sends none: its other
-// requests prove the session.
-func (s *Session) beginHoldingLocked(now time.Time) {
-	if now.Add(s.evidence.BeginHolding(now)).Before(s.nextCheck) {
-		s.wake() // the next check was planned for a session without holds
 	}
 }
 

@@ -29,18 +29,18 @@ func TestCheckClock(t *testing.T) {
 		"idle":                        {5 * time.Second, 0, nil, 2 * time.Second, false, nil, false},
 		"never proven":                {5 * time.Second, 0, func(s *Session) { s.evidence = evidenceOf(6*time.Second, 600*ms, false) }, time.Hour, false, nil, false},
 		"over":                        {5 * time.Second, 0, func(s *Session) { s.err = zkerr.Closed }, time.Hour, false, zkerr.Closed, false},
-		"kept":                        {5 * time.Second, 0, func(s *Session) { s.keepers = 1 }, time.Second, false, nil, false},
+		"kept":                        {5 * time.Second, 0, func(s *Session) { s.held.keepers = 1 }, time.Second, false, nil, false},
 		"held":                        {5 * time.Second, 1, nil, time.Second, false, nil, false},
 		"near the stop margin":        {1200 * ms, 1, nil, 600 * ms, false, nil, false},
 		"right before it":             {600*ms + 1, 1, nil, 1, false, nil, false},
 		"at it":                       {600 * ms, 1, nil, 600 * ms, true, nil, true},
 		"at it, and not held":         {600 * ms, 0, nil, 2 * time.Second, false, nil, false},
-		"at it, and only kept":        {600 * ms, 0, func(s *Session) { s.keepers = 1 }, time.Second, false, nil, false},
+		"at it, and only kept":        {600 * ms, 0, func(s *Session) { s.held.keepers = 1 }, time.Second, false, nil, false},
 		"after a loss":                {599 * ms, 0, func(s *Session) { s.doubted = true }, 599 * ms, false, nil, true},
 		"after a loss, at the margin": {600 * ms, 0, func(s *Session) { s.doubted = true }, 600 * ms, false, nil, true},
 		"after a loss, and proven":    {600*ms + 1, 0, func(s *Session) { s.doubted = true }, 2 * time.Second, false, nil, false},
 		"with the longest margin": {1900 * ms, 0, func(s *Session) {
-			s.doubted, s.keepers, s.evidence = true, 1, evidenceAt(now, 1900*ms, 0, 2*time.Second)
+			s.doubted, s.held.keepers, s.evidence = true, 1, evidenceAt(now, 1900*ms, 0, 2*time.Second)
 		}, time.Second, false, nil, true},
 		"right before the deadline":    {1, 0, func(s *Session) { s.doubted = true }, 1, false, nil, true},
 		"at the deadline":              {0, 0, func(s *Session) { s.doubted = true }, time.Hour, false, zkerr.Unproven, true},
@@ -63,7 +63,7 @@ func TestCheckClock(t *testing.T) {
 		"without a connection":           {5 * time.Second, 0, func(s *Session) { ping(s, 1500*ms) }, 2 * time.Second, false, nil, false},
 	} {
 		s := sessionAt(now, tt.left, 0)
-		told := s.held(tt.holds)
+		told := s.holdTimes(tt.holds)
 		if tt.story != nil {
 			tt.story(s)
 		}
@@ -145,9 +145,9 @@ func TestWhyUnproven(t *testing.T) {
 		"never":             {5 * time.Second, func(s *Session) { s.evidence = evidenceOf(6*time.Second, 600*ms, false) }, zkerr.Unproven},
 		"over":              {5 * time.Second, func(s *Session) { s.err = errExpired }, errExpired},
 		"closing":           {5 * time.Second, func(s *Session) { close(above(s).closing) }, zkerr.Closed},
-		"no connection":     {5 * time.Second, func(s *Session) { s.cfg.LoseSuspended = true }, zkerr.Suspended},
-		"connected":         {5 * time.Second, func(s *Session) { s.cfg.LoseSuspended, s.up = true, true }, nil},
-		"connected, margin": {600 * ms, func(s *Session) { s.cfg.LoseSuspended, s.up = true, true }, zkerr.Unproven},
+		"no connection":     {5 * time.Second, func(s *Session) { s.loseSuspended = true }, zkerr.Suspended},
+		"connected":         {5 * time.Second, func(s *Session) { s.loseSuspended, s.up = true, true }, nil},
+		"connected, margin": {600 * ms, func(s *Session) { s.loseSuspended, s.up = true, true }, zkerr.Unproven},
 	} {
 		s := sessionAt(now, tt.left, 0)
 		if tt.story != nil {
@@ -186,8 +186,8 @@ func TestHoldersAreToldSoonAfterASuspension(t *testing.T) {
 	now := time.Now()
 	var told error
 	s := opening(6 * time.Second)
-	s.evidence, s.keepers = evidenceAt(now, 6*time.Second, 0, 600*ms), 1
-	s.holds = map[*hold]struct{}{{lost: func(err error) { told = err }}: {}}
+	s.evidence, s.held.keepers = evidenceAt(now, 6*time.Second, 0, 600*ms), 1
+	s.held.add(func(err error) { told = err })
 	if next := s.checkClock(now); next > time.Second {
 		t.Errorf("looks at the clocks again in %v, want at most T/6 while something is held", next)
 	}

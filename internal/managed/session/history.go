@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -27,6 +28,13 @@ import (
 //
 // This costs a session at most once in T, and only while servers hang up. A
 // server without a quorum also hangs up on the new session.
+
+// hangUps is what is known of servers that hang up on the connect request.
+type hangUps struct {
+	mu      sync.Mutex // guards what follows
+	since   time.Time  // of the first one since a connect was answered; zero: none
+	askedAt time.Time  // when the new session was opened last
+}
 
 // onNoAnswer runs when a connection has ended with err before its connect
 // request, which named the transaction seen, was answered.

@@ -55,16 +55,6 @@ func (s *Session) Reconsider() {
 	}
 }
 
-// present returns the connection that is ready for requests, nil without one.
-func (s *Session) present() *link.Link {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.isReadyLocked() {
-		return nil
-	}
-	return s.link
-}
-
 // OnListReplaced is Reconsider when the list of servers is another one. A move
 // that has failed is tried again soon.
 func (s *Session) OnListReplaced() {
@@ -197,19 +187,6 @@ func (s *Session) awaitMayMove(ctx context.Context, on *link.Link, limit time.Du
 			return false
 		}
 	}
-}
-
-// mayMoveLocked reports whether the session can be without a connection for a
-// moment, and lose nothing that is held: nothing is, or there is time. With
-// Config.LoseSuspended that moment alone would cost what is held.
-func (s *Session) mayMoveLocked(now time.Time) bool {
-	switch {
-	case len(s.holds) == 0:
-		return true
-	case s.cfg.LoseSuspended:
-		return false
-	}
-	return s.evidence.HasRoom(now)
 }
 
 // leave makes Run give up a connection, and reports whether it has.

@@ -22,10 +22,10 @@ func TestWhenASessionMayMove(t *testing.T) {
 		want  bool
 	}{
 		{"nothing is held", func(s *Session) { s.evidence = evidenceAt(time.Now(), time.Second, 0, 600*ms) }, true},
-		{"5s are left", func(s *Session) { s.held(1) }, true},
-		{"a second is left", func(s *Session) { s.held(1); s.evidence = evidenceAt(time.Now(), time.Second, 0, 600*ms) }, false},
-		{"the moment would cost what is held", func(s *Session) { s.held(1); s.cfg.LoseSuspended = true }, false},
-		{"it would cost nothing", func(s *Session) { s.cfg.LoseSuspended = true }, true},
+		{"5s are left", func(s *Session) { s.holdTimes(1) }, true},
+		{"a second is left", func(s *Session) { s.holdTimes(1); s.evidence = evidenceAt(time.Now(), time.Second, 0, 600*ms) }, false},
+		{"the moment would cost what is held", func(s *Session) { s.holdTimes(1); s.loseSuspended = true }, false},
+		{"it would cost nothing", func(s *Session) { s.loseSuspended = true }, true},
 		{"the connection is not ready", func(s *Session) { s.up = false }, false},
 		{"the connection has ended", func(s *Session) { s.unseenEnds++ }, false},
 		{"the session is over", func(s *Session) { s.err = errExpired }, false},
@@ -33,7 +33,7 @@ func TestWhenASessionMayMove(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, on := standing()
-			lost := s.held(0)
+			lost := s.holdTimes(0)
 			tt.story(s)
 			ready := s.IsReady()
 			if left := s.onLeave(on); left != tt.want {
@@ -42,7 +42,7 @@ func TestWhenASessionMayMove(t *testing.T) {
 			if s.IsReady() != (ready && !tt.want) || *lost > 0 {
 				t.Errorf("ready %t before, %t after; %d losses", ready, s.IsReady(), *lost)
 			}
-			if tt.want && s.cfg.LoseSuspended {
+			if tt.want && s.loseSuspended {
 				if _, err := s.Hold(func(error) {}); err == nil {
 					t.Error("something is held in a connection that was given up")
 				}

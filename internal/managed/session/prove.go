@@ -2,9 +2,9 @@ package session
 
 import (
 	"context"
+	"sync"
 	"time"
 
-	"github.com/zkrecipes/zkrecipes/internal/clock"
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/managed/proof"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
@@ -42,12 +42,6 @@ func (s *Session) Prove(ctx context.Context, roundTrip func(context.Context) err
 		return err
 	}
 	return s.unprovable(s.onlineFor() - began)
-}
-
-func (s *Session) onlineFor() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.online.For(time.Now(), s.evidence.Timeout())
 }
 
 func (s *Session) proveWithin(ctx context.Context, roundTrip func(context.Context) error, claim func() error) error {
@@ -89,76 +83,17 @@ func (s *Session) proveWithin(ctx context.Context, roundTrip func(context.Contex
 	}
 }
 
-// isProvenToLast reports whether the session is Proven, and a hold that begins
-// now would last. It fails if none can ever last.
-func (s *Session) isProvenToLast() (bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return false, s.err
-	}
-	now := clock.Now()
-	if s.whyUnprovenLocked(now) != nil {
-		return false, nil
-	}
-	if !s.evidence.CanLast() {
-		return false, s.unprovableLocked(0)
-	}
-	return s.evidence.Lasts(now, s.isHeldLocked()), nil
-}
-
-// isFarAhead reports whether the deadline is so far away that it is not worth a
-// request to move it.
-func (s *Session) isFarAhead() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	left, _ := s.evidence.Left(clock.Now())
-	return left >= s.evidence.Timeout()/3
-}
-
-// awaitNews returns a channel that is closed when more is proven or the
-// connection ends, and whether there is one.
-func (s *Session) awaitNews() (news <-chan struct{}, up bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.news == nil {
-		s.news = make(chan struct{})
-	}
-	return s.news, s.up
-}
-
 // unprovable is a proof.Unprovable that wraps zkerr.Unproven.
 type unprovable struct{ proof.Unprovable }
 
 func (unprovable) Unwrap() error { return zkerr.Unproven }
 
-func (s *Session) unprovable(waited time.Duration) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.unprovableLocked(waited)
-}
-
-func (s *Session) unprovableLocked(waited time.Duration) unprovable {
-	return unprovable{s.evidence.Unprovable(clock.Now(), waited)}
-}
-
 // shareRoundTrip calls roundTrip, or waits until another goroutine's call has
 // ended. It fails only if its own call fails, or if the wait ends early.
 func (s *Session) shareRoundTrip(ctx context.Context, roundTrip func(context.Context) error) error {
-	s.mu.Lock()
-	others := s.proving
+	others, end := s.trip.begin()
 	if others == nil {
-		s.proving = make(chan struct{})
-	}
-	mine := s.proving
-	s.mu.Unlock()
-	if others == nil {
-		defer func() { // even if user code ends the goroutine
-			s.mu.Lock()
-			s.proving = nil
-			s.mu.Unlock()
-			close(mine)
-		}()
+		defer end() // even if user code ends the goroutine
 		return roundTrip(ctx)
 	}
 	select {
@@ -168,5 +103,29 @@ func (s *Session) shareRoundTrip(ctx context.Context, roundTrip func(context.Con
 		return s.Err()
 	case <-ctx.Done():
 		return ctxerr.Of(ctx)
+	}
+}
+
+// sharedTrip lets one goroutine at a time make a round trip, for all.
+type sharedTrip struct {
+	mu       sync.Mutex    // guards underWay
+	underWay chan struct{} // nil: none is; closed: it was made
+}
+
+// begin returns a channel that is closed when the trip of another goroutine has
+// ended. If there is none it returns nil, and the caller makes one until end.
+func (t *sharedTrip) begin() (others <-chan struct{}, end func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.underWay != nil {
+		return t.underWay, nil
+	}
+	mine := make(chan struct{})
+	t.underWay = mine
+	return nil, func() {
+		t.mu.Lock()
+		t.underWay = nil
+		t.mu.Unlock()
+		close(mine)
 	}
 }

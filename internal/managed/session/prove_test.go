@@ -15,11 +15,11 @@ func TestWhatEndsTheWaitForARoundTrip(t *testing.T) {
 	for want, end := range map[error]func(s *Session, cancel func()){
 		context.Canceled:  func(_ *Session, cancel func()) { cancel() },
 		zkerr.SessionLost: func(s *Session, _ func()) { s.End(zkerr.SessionLost) },
-		nil:               func(s *Session, _ func()) { close(s.proving) },
+		nil:               func(s *Session, _ func()) { close(s.trip.underWay) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := standing()
-			s.proving = make(chan struct{}) // by another goroutine
+			s.trip.underWay = make(chan struct{}) // by another goroutine
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			errs := make(chan error, 1)

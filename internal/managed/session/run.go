@@ -18,13 +18,16 @@ import (
 // goroutines for which Close of the client waits.
 func New(cfg Config, s *servers.Servers, told Told, watcher Watcher, closing <-chan struct{}, tasks *sync.WaitGroup) *Session {
 	n := &Session{
-		cfg: cfg, servers: s, told: told, watcher: watcher, closing: closing, tasks: tasks,
+		life: &life{
+			loseSuspended: cfg.LoseSuspended, closing: closing,
+			wakeup:   make(chan struct{}, 1),
+			over:     make(chan struct{}),
+			evidence: proof.New(cfg.Link.Timeout, cfg.Rules),
+			online:   proof.NewOnline(time.Now()),
+		},
+		cfg: cfg, servers: s, told: told, watcher: watcher, tasks: tasks,
 		wireEnded: make(chan struct{}),
 		events:    newMailbox[event](),
-		wakeup:    make(chan struct{}, 1),
-		over:      make(chan struct{}),
-		evidence:  proof.New(cfg.Link.Timeout, cfg.Rules),
-		online:    proof.NewOnline(time.Now()),
 		mover:     &mover{timeout: cfg.Link.Timeout, anew: make(chan struct{}, 1)},
 	}
 	vouch := cfg.Link.Vouch
@@ -144,4 +147,55 @@ func (s *Session) onDisconnected(on *link.Link) {
 	s.mu.Lock()
 	s.unseenEnds-- // now that the state says so
 	s.mu.Unlock()
+}
+
+// event is what the wire client, or a goroutine of the session, reports to run.
+type event struct {
+	kind eventKind
+	err  error
+	link *link.Link  // the connection it is about; nil for connectionEnded: there is one at a time
+	beat *proof.Beat // heartbeatDone
+	at   time.Time   // heartbeatDone: when the first of its two round trips was answered; zero: it was not
+	left chan<- bool // leaveNow: gets whether the connection was given up
+}
+
+type eventKind int
+
+const (
+	sessionConfirmed eventKind = iota // a connection has the session
+	authDone                          // the credentials were accepted, or not (err)
+	connectionEnded
+	heartbeatDone // a heartbeat was answered, or failed (err)
+	leaveNow      // the session moves to another server, if it may
+)
+
+// mailbox is an unbounded queue with one reader. The wire client reports events
+// on the goroutine that reads the connection: that must never block, and no
+// event may be lost.
+type mailbox[T any] struct {
+	mu    sync.Mutex // guards items
+	items []T
+	ready chan struct{} // holds a token while items may be non-empty
+}
+
+func newMailbox[T any]() *mailbox[T] { return &mailbox[T]{ready: make(chan struct{}, 1)} }
+
+func (m *mailbox[T]) put(item T) {
+	m.mu.Lock()
+	m.items = append(m.items, item)
+	m.mu.Unlock()
+	select {
+	case m.ready <- struct{}{}:
+	default:
+	}
+}
+
+// take empties the queue. It does not wait: the reader receives from ready
+// first.
+func (m *mailbox[T]) take() []T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	items := m.items
+	m.items = nil
+	return items
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // This file has what a session must know of its client, and what it tells it;
-// new_session.go and client.go of package managed hear that. What a session
+// new_session.go of package managed hears that. What a session
 // hears of its connections is in connections.go.
 
 // Config is what a session must know of its client. Nothing changes it.

@@ -100,13 +100,13 @@ func rules(margin time.Duration, writes bool) proof.Rules {
 	}, Writes: writes}
 }
 
-// held makes a session one that is held n times, and counts who was told of a
+// holdTimes makes a session one that is held n times, and counts who was told of a
 // loss.
-func (s *Session) held(n int) (told *int) {
+func (s *Session) holdTimes(n int) (told *int) {
 	told = new(int)
-	s.holds = make(map[*hold]struct{})
+	s.held.holds = nil
 	for range n {
-		s.holds[&hold{lost: func(error) { *told++ }}] = struct{}{}
+		s.held.add(func(error) { *told++ })
 	}
 	return told
 }
