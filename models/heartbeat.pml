@@ -32,13 +32,13 @@ Code
     INTERVAL, N                | internal/managed/proof/cadence.go: (*proof).interval
     early                      | internal/managed/proof/heartbeats.go: (*heartbeats).plan, internal/managed/proof/cadence.go: (*proof).reportable, internal/managed/proof/cadence.go: (*proof).usuallyLeft
     F                          | internal/managed/proof/proof.go: waitFor
-    client: begins             | internal/managed/proof/heartbeats.go: (*heartbeats).planFirst, internal/managed/session/prove.go: (*Session).isFarAhead
+    client: begins             | internal/managed/proof/heartbeats.go: (*heartbeats).planFirst, internal/managed/session/life.go: (*life).isFarAhead
     since                      | internal/managed/proof/silence.go: (*proof).silence
     impatient, hurry           | internal/managed/proof/silence.go: (*proof).patience
     client: leaves             | internal/managed/session/heartbeat.go: (*Session).checkClock, internal/managed/session/session.go: (*Session).suspend
     client: connects           | internal/managed/session/dial.go: (*Session).dial, internal/managed/link/connect.go: newLink
     client: is connected       | internal/managed/link/connect.go: (*Chain).onConnectAnswer, internal/managed/session/run.go: (*Session).onConnected
-    Lost                       | internal/managed/proof/evidence.go: (*Evidence).Suffices, internal/managed/session/session.go: (*Session).loseHolds
+    Lost                       | internal/managed/proof/evidence.go: (*Evidence).Suffices, internal/managed/session/life.go: (*life).loseHolds
 
 Bounds
     The unit of time is T/120, and all times are the client's. TRIP is 1: with a

@@ -37,7 +37,7 @@ Code
     lose                              | recipes/internal/line/grant.go: (*grant).loseLocked
     is told that its znode was removed | recipes/internal/line/node_watch.go: (*grant).watchNode, recipes/internal/line/grant.go: (*grant).loseDeletedLocked
     its work has stopped, or ...      | recipes/internal/line/grant.go: (*grant).discard
-    its stop margin has come          | internal/managed/session/heartbeat.go: (*Session).checkClock, internal/managed/session/session.go: (*Session).loseHolds
+    its stop margin has come          | internal/managed/session/heartbeat.go: (*Session).checkClock, internal/managed/session/life.go: (*life).loseHolds
     its session is over               | internal/managed/session/session.go: (*Session).End
     is connected again                | internal/managed/session/run.go: (*Session).onConnected, internal/managed/watches/hub.go: (*hub).reset
     has a new session                 | recipes/internal/line/acquisition.go: (*acquisition).run

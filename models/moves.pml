@@ -15,7 +15,7 @@ Code
     in the model                        | in the code
     operator: gives the list            | internal/managed/servers/targets.go: (*Servers).replace, internal/managed/servers/foreign.go: (*foreign).noteReplaced
     client: asks a target               | internal/managed/servers/targets.go: (*Servers).Prepare
-    client: leaves its server           | internal/managed/session/move.go: (*Session).onLeave, internal/managed/session/move.go: (*Session).mayMoveLocked
+    client: leaves its server           | internal/managed/session/move.go: (*Session).onLeave, internal/managed/session/life.go: (*life).mayMoveLocked
     client: is not known at its target  | internal/managed/session/mover.go: (*mover).refuse
     client: goes back                   | internal/managed/session/mover.go: (*mover).back
     client: picks a server              | internal/managed/serverlist/next.go: (*List).Next
