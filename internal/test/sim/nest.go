@@ -59,6 +59,7 @@ func (k *worker) nested(l *recipes.Lease, over, err error) bool {
 		return true
 	case errors.Is(err, recipes.ErrNotHeld) && (lost || !l.Held()), errors.Is(err, framework.ErrClosed), k.expected(err) && !errors.Is(err, recipes.ErrNotHeld):
 	case k.plan.disagreed(k.who.client, err):
+	case lost && k.plan.Room > 0 && errors.Is(err, framework.ErrTooLarge): // its room went with the outer lease, whose znode may still be there
 	case errors.Is(err, framework.ErrUnproven) && k.plan.far(): // an inner lease must be proven to last, the outer one may last by luck
 	default:
 		k.ledger.fault("%v: nested: %v (lost %v)", k.who, err, lost)
