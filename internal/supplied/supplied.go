@@ -7,8 +7,8 @@
 //
 // supplied.go calls a function once, and get.go waits for what it returns.
 // listener.go passes values to one function; queue.go makes many calls, in
-// order. policy.go is a retry policy. logger.go is a logger behind such a queue,
-// and slog.go makes a logger of one of log/slog's.
+// order. policy.go is a retry policy. logger.go is a logger behind such a
+// queue, and slog.go makes a logger of one of log/slog's.
 package supplied
 
 import (
