@@ -19,6 +19,33 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/version"
 )
 
+// A root is another one if a znode of its path is, by the transaction that has
+// made it or by the time of that. What is not known differs from nothing.
+func TestAnotherRoot(t *testing.T) {
+	of := func(ids ...version.Created) []version.Created { return ids }
+	top, root := version.Created{Czxid: 1, Ctime: 100}, version.Created{Czxid: 2, Ctime: 200}
+	for name, tt := range map[string]struct {
+		then, now []version.Created
+		want      bool
+	}{
+		"the same":                       {of(top, root), of(top, root), false},
+		"only its time differs":          {of(top, root), of(top, version.Created{Czxid: 2, Ctime: 201}), true},
+		"only its transaction differs":   {of(top, root), of(top, version.Created{Czxid: 3, Ctime: 200}), true},
+		"only a time above differs":      {of(top, root), of(version.Created{Czxid: 1, Ctime: 101}, root), true},
+		"one above is not known":         {of(top, root), of(version.Created{}, root), false},
+		"it was not there":               {of(top, version.Created{}), of(top, root), false},
+		"only the last are known":        {of(top, root), of(root), false},
+		"only the last known one is not": {of(top, root), of(top), true},
+		"nothing is known":               {nil, of(top, root), false},
+	} {
+		for _, way := range [][2][]version.Created{{tt.then, tt.now}, {tt.now, tt.then}} {
+			if got := another(way[0], way[1]); got != tt.want {
+				t.Errorf("%s: another %t", name, got)
+			}
+		}
+	}
+}
+
 // drawSnapshot draws a snapshot of a cache with this root.
 func drawSnapshot(t *rapid.T, root string) *snapshot {
 	number := rapid.Int64()

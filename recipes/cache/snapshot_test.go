@@ -19,6 +19,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
+	"github.com/zkrecipes/zkrecipes/internal/test/hidden"
 	"github.com/zkrecipes/zkrecipes/recipes/cache"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -140,18 +141,23 @@ func TestStartFromASnapshot(t *testing.T) {
 func TestASnapshotOfAnotherRoot(t *testing.T) {
 	const below = "/above/root"
 	for name, again := range map[string]struct {
-		change  func(t bubble.T, c *framework.Client)
+		change  func(t bubble.T, w *bubble.World, c *framework.Client)
 		another bool
 		want    []string
 	}{
-		"it is the same":    {func(bubble.T, *framework.Client) {}, false, nil},
-		"its data were set": {func(t bubble.T, c *framework.Client) { set(t, c, below, "new") }, false, []string{"changed " + below}},
-		"it is gone":        {func(t bubble.T, c *framework.Client) { remove(t, c, below) }, false, []string{"removed " + below + "/a", "removed " + below}},
-		"it is another one": {func(t bubble.T, c *framework.Client) {
+		"the ensemble is restored": {func(_ bubble.T, w *bubble.World, _ *framework.Client) { w.Restore(w.Snapshot()) }, false, nil},
+		"another ensemble has the same transactions": {
+			func(_ bubble.T, w *bubble.World, _ *framework.Client) { w.Restore(hidden.Provisioned(w.Snapshot(), 0)) },
+			true, []string{"removed " + below + "/a", "removed " + below, "added " + below, "added " + below + "/a"},
+		},
+		"it is the same":    {func(bubble.T, *bubble.World, *framework.Client) {}, false, nil},
+		"its data were set": {func(t bubble.T, _ *bubble.World, c *framework.Client) { set(t, c, below, "new") }, false, []string{"changed " + below}},
+		"it is gone":        {func(t bubble.T, _ *bubble.World, c *framework.Client) { remove(t, c, below) }, false, []string{"removed " + below + "/a", "removed " + below}},
+		"it is another one": {func(t bubble.T, _ *bubble.World, c *framework.Client) {
 			remove(t, c, below)
 			create(t, c, below, "")
 		}, true, []string{"removed " + below + "/a", "removed " + below, "added " + below}},
-		"what is above it is another one, and it is gone": {func(t bubble.T, c *framework.Client) {
+		"what is above it is another one, and it is gone": {func(t bubble.T, _ *bubble.World, c *framework.Client) {
 			remove(t, c, "/above")
 			create(t, c, "/above", "")
 		}, true, []string{"removed " + below + "/a", "removed " + below}},
@@ -165,7 +171,7 @@ func TestASnapshotOfAnotherRoot(t *testing.T) {
 				file := filepath.Join(t.TempDir(), "snapshot")
 				startAt(t, w.ConnectNext(), below, cache.WithSnapshot(file))
 				time.Sleep(time.Second) // it is written
-				again.change(t, other)
+				again.change(t, w, other)
 
 				c, heal := without(t, w)
 				k := startAt(t, c, below, cache.WithSnapshot(file))
