@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -109,6 +111,44 @@ func TestCost(t *testing.T) {
 			t.Errorf("views cost %d requests", n)
 		}
 	})
+}
+
+// A client that moves to another server because its list has changed pays what
+// a reconnect costs, and its cache tells of no change.
+func TestAMoveCostsAWalk(t *testing.T) {
+	bubble.Usual(t, bubble.SmallRequest) // counts requests
+	for name, opts := range map[string][]cache.Option{"a recursive watch": nil, "one-shot watches": {cache.WithOneShotWatches()}} {
+		t.Run(name, func(t *testing.T) {
+			bubble.Run(t, func(t *testing.T, w *bubble.World) {
+				c := w.Connect("reader")
+				fill(t, w.Connect("writer"), 5, 20)
+				k := synced(t, c, append(opts, cache.WithRecheck(0))...)
+				m := follow(t, k)
+				m.took()
+				cost := func(disconnect func()) map[testutil.Op]int {
+					asked(w)
+					disconnect()
+					bubble.AwaitTrue(t, "the end of the connection", func() bool { return k.Status().State != cache.Synced })
+					view(t, k.Fresh)
+					all := asked(w)
+					delete(all, testutil.OpExists) // what the ensemble is known by
+					return all
+				}
+				drop := cost(w.ClientNet("reader").Drop)
+				left := c.Server()
+				move := cost(func() {
+					others := slices.DeleteFunc(strings.Split(w.Servers(), ","), func(s string) bool { return s == left })
+					if err := c.SetServers(t.Context(), strings.Join(others, ",")); err != nil {
+						t.Fatal(err)
+					}
+				})
+				if c.Server() == left || !maps.Equal(move, drop) || len(drop) == 0 {
+					t.Errorf("a move from %s to %s costs %v, and a reconnect %v", left, c.Server(), move, drop)
+				}
+				wantLog(t, m)
+			}, testutil.WithMembers(3))
+		})
+	}
 }
 
 func TestReadYourOwnWrite(t *testing.T) {
