@@ -2,6 +2,7 @@ package managed_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -86,4 +87,36 @@ func TestADirectoryWithTheACLOfItsMakerIsDeleted(t *testing.T) {
 			t.Error("it stays")
 		}
 	})
+}
+
+// All are deleted together, a session timeout after they were made. If one
+// cannot be looked at, it and those behind it are deleted a session timeout
+// later.
+func TestUnusedDirectoriesAreDeletedTogether(t *testing.T) {
+	for name, lost := range map[string]int{"no request is lost": 0, "a look is lost": 1} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				c, network := connect(t, ens)
+				dirs := []string{"/a", "/b", "/c"}
+				for _, dir := range dirs {
+					must(t, insideOf(c).MakeDirectory(t.Context(), dir))
+				}
+				look := testutil.NewFault(testutil.Match{Op: testutil.OpGetACL, Skip: 1, Times: lost}, testutil.DropBefore())
+				if lost > 0 {
+					network.Control(look.Control)
+				}
+				for round, want := range [][]string{dirs, dirs[:2*lost], nil} {
+					time.Sleep(timeout/2 + timeout/2*time.Duration(min(round, 1)))
+					for _, dir := range dirs {
+						if there := slices.Contains(want, dir); ens.Exists(dir) != there {
+							t.Errorf("round %d: %s is there: %t", round, dir, !there)
+						}
+					}
+				}
+				if look.Count() != lost {
+					t.Errorf("%d looks were lost", look.Count())
+				}
+			})
+		})
+	}
 }

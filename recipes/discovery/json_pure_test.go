@@ -307,3 +307,19 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// The bounds of a number of 32 bits, as an integer and with a fraction.
+func TestIntegers(t *testing.T) {
+	for text, want := range map[string]int64{
+		"2147483647": math.MaxInt32, "2147483647.9": math.MaxInt32, "-2147483648": math.MinInt32, "-2147483648.0": math.MinInt32, "-0.9": 0, "null": 0,
+	} {
+		if n, err := integer([]byte(text), 32); n != want || err != nil {
+			t.Errorf("%s: %d, %v, want %d", text, n, err, want)
+		}
+	}
+	for _, text := range []string{"2147483648", "2147483648.0", "-2147483649", "-2147483648.5", "-2147483649.0"} {
+		if n, err := integer([]byte(text), 32); err == nil {
+			t.Errorf("%s: %d", text, n)
+		}
+	}
+}

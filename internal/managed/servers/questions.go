@@ -46,7 +46,7 @@ var readMany = &wire.MultiRequest{Ops: []wire.MultiOp{{Op: wire.OpGetData, Reque
 func (s *Servers) Has(ctx context.Context, to Server, op wire.Op, limit time.Duration) (has map[wire.Op]bool, exact bool, err error) {
 	minor, exact, err := s.askOffer(ctx, to, op, limit)
 	if err != nil {
-		return nil, false, err
+		return nil, exact, err
 	}
 	has = make(map[wire.Op]bool)
 	for other, since := range newest {
