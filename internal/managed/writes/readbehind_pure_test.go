@@ -97,10 +97,11 @@ func TestWhatIsReadBehind(t *testing.T) {
 			}
 		}
 		s.queue.readBehind(writes, on)
-		behind := 0
+		behind, reads := 0, map[*readBehind]int{}
 		for _, w := range writes {
 			if w.behind != nil {
 				behind++
+				reads[w.behind] = w.behind.operations() // observers are told
 				if !slices.Contains(w.behind.writes, w) {
 					t.Errorf("%s: the reads behind %s are another's", name, w.path)
 				}
@@ -108,6 +109,13 @@ func TestWhatIsReadBehind(t *testing.T) {
 		}
 		if got := sentBehind(t, on); got != tt.want || behind != tt.behind {
 			t.Errorf("%s: behind %d writes %q, want behind %d %q", name, behind, got, tt.behind, tt.want)
+		}
+		told := 0
+		for _, n := range reads {
+			told += n
+		}
+		if sent := strings.Count(tt.want, " /"); told != sent {
+			t.Errorf("%s: %d reads are told, and %d sent", name, told, sent)
 		}
 	}
 }
