@@ -6,7 +6,7 @@ import (
 	"errors"
 	"net"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
@@ -46,10 +46,9 @@ type target struct {
 	unsure   bool           // another connect was sent, which may move it later
 	least    leasts
 
-	results chan result             // of connects
-	open    map[servers.Server]bool // members of which the result was not taken
-	sent    int                     // connects that were begun
-	used    atomic.Int32            // results that were used: a connect that was begun before is not sent any more
+	results chan result                 // of connects
+	open    map[servers.Server]*attempt // of each member, of which the result was not taken
+	begun   int                         // attempts
 }
 
 var errOvertaken = errors.New("another connect was answered before")
@@ -57,6 +56,42 @@ var errOvertaken = errors.New("another connect was answered before")
 // leasts are the shortest session timeouts that servers grant, as far as they
 // are known.
 type leasts map[servers.Server]time.Duration
+
+// attempt is a connect to a member, with what goes before it.
+type attempt struct {
+	stop func() // ends a dial, or a handshake
+
+	mu        sync.Mutex // guards what follows
+	sent      bool       // a request, of which the answer is awaited
+	overtaken bool       // another one was answered: nothing is sent any more
+}
+
+// send reports whether a request may be sent now.
+func (a *attempt) send() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sent = !a.overtaken
+	return a.sent
+}
+
+// answered says that no answer is awaited any more.
+func (a *attempt) answered() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.sent = false; a.overtaken {
+		a.stop()
+	}
+}
+
+// overtake ends the attempt, unless an answer is awaited: that one says where
+// the session is.
+func (a *attempt) overtake() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.overtaken = true; !a.sent {
+		a.stop()
+	}
+}
 
 // result is that of one connect.
 type result struct {
@@ -72,7 +107,7 @@ type result struct {
 
 func newTarget(s Session, died time.Time) *target {
 	return &target{
-		Session: s, died: died, limits: map[servers.Server]time.Duration{}, open: map[servers.Server]bool{},
+		Session: s, died: died, limits: map[servers.Server]time.Duration{}, open: map[servers.Server]*attempt{},
 		done: make(chan struct{}), results: make(chan result), least: leasts{},
 	}
 }
@@ -89,11 +124,18 @@ func (t *target) limit(to servers.Server) time.Duration {
 // grow gives the next one twice as long.
 func (t *target) grow(to servers.Server) { t.limits[to] = 2 * t.limit(to) }
 
-// drop ends the use of a target. Connects that are under way end by themselves.
+// drop ends the use of a target. Connects that were sent end by themselves.
 func (t *target) drop() {
-	t.used.Add(1)
+	t.overtake()
 	close(t.done)
 	t.leave()
+}
+
+// overtake ends the attempts that are open.
+func (t *target) overtake() {
+	for _, a := range t.open {
+		a.overtake()
+	}
 }
 
 // leave closes the connection. The session stays attached: the ensemble still
@@ -129,7 +171,7 @@ func (t *target) attachAgain(ctx context.Context) error {
 	if err := t.connect(ctx, t.at); err != nil {
 		return err
 	}
-	for mine := t.sent; ; {
+	for mine := t.begun; ; {
 		var r result
 		select {
 		case r = <-t.results:
@@ -187,7 +229,7 @@ func (t *target) onLate(r result) {
 // use makes a result that of the session.
 func (t *target) use(r result) {
 	t.leave()
-	t.used.Add(1)
+	t.overtake()
 	t.conn, t.at, t.attached, t.over = r.conn, r.at, !r.gone, t.over || r.gone
 }
 
@@ -233,7 +275,7 @@ func (t *target) round(ctx context.Context, pause time.Duration) (won bool, err 
 			t.grow(lookups)
 		}
 	}
-	members = slices.DeleteFunc(members, func(m servers.Server) bool { return t.open[m] })
+	members = slices.DeleteFunc(members, func(m servers.Server) bool { return t.open[m] != nil })
 	random.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
 	slices.SortStableFunc(members, func(a, b servers.Server) int { return t.rank(a) - t.rank(b) })
 	next, pausing := time.After(0), false
@@ -316,12 +358,14 @@ func (t *target) connect(ctx context.Context, to servers.Server) error {
 	if _, may := t.left(least); !may {
 		return errTooLate
 	}
-	t.open[to] = true
-	t.sent++
-	number, limit, used := t.sent, t.limit(to), t.used.Load()
-	isWanted := func() bool { return t.used.Load() == used }
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	a := &attempt{stop: stop}
+	t.open[to] = a
+	t.begun++
+	number, limit := t.begun, t.limit(to)
 	go func() { // ends within eight limits: up to four connects, each a dial and answers
-		r := t.try(ctx, to, limit, least, isWanted)
+		defer stop()
+		r := t.try(ctx, a, to, limit, least)
 		r.at, r.number = to, number
 		select {
 		case t.results <- r:
@@ -341,11 +385,11 @@ func (t *target) connect(ctx context.Context, to servers.Server) error {
 // attach; or it would say that the session is over, which the next leader has
 // opened. So a member at which the process was not is believed only once it has
 // opened a session: that takes a quorum.
-func (t *target) try(ctx context.Context, to servers.Server, limit, least time.Duration, isWanted func() bool) (r result) {
-	ctx, began := context.WithoutCancel(ctx), time.Now()
+func (t *target) try(ctx context.Context, a *attempt, to servers.Server, limit, least time.Duration) (r result) {
+	began := time.Now()
 	opens := func() bool {
 		var err error
-		if least, err = t.askLeast(ctx, to, limit, isWanted); err != nil {
+		if least, err = t.askLeast(ctx, a, to, limit); err != nil {
 			r = result{err: err, slow: time.Since(began) >= limit}
 		}
 		began = time.Now()
@@ -355,17 +399,14 @@ func (t *target) try(ctx context.Context, to servers.Server, limit, least time.D
 		r.unsent = true
 		return r
 	}
-	if r = t.ask(ctx, to, limit, least, isWanted); r.err != nil || t.isOld(to) {
+	if r = t.ask(ctx, a, to, limit, least); r.err != nil || t.isOld(to) {
 		return r
 	}
 	if r.conn != nil {
 		_ = r.conn.Close() // the server may allow no more
 	}
-	if !isWanted() { // the session may have moved back
-		return result{err: errOvertaken, least: r.least}
-	}
-	if opens() {
-		r = t.ask(ctx, to, limit, least, isWanted)
+	if opens() { // not if the attempt was overtaken: the session may have moved back
+		r = t.ask(ctx, a, to, limit, least)
 		r.unsent = false // the first one was sent
 	}
 	return r
@@ -374,7 +415,8 @@ func (t *target) try(ctx context.Context, to servers.Server, limit, least time.D
 // ask sends one connect, and awaits the answer. A member answers it at once,
 // but may have taken requests of the session before that it has not handed on
 // yet. So ask also awaits the answer to a ping, which comes behind them.
-func (t *target) ask(ctx context.Context, to servers.Server, limit, least time.Duration, isWanted func() bool) (r result) {
+func (t *target) ask(ctx context.Context, a *attempt, to servers.Server, limit, least time.Duration) (r result) {
+	defer a.answered()
 	var ask *wire.ConnectRequest // nil: nothing was sent
 	began := time.Now()
 	conn, answer, err := t.Ensemble.Connect(ctx, to, limit, func() (*wire.ConnectRequest, error) {
@@ -382,10 +424,10 @@ func (t *target) ask(ctx context.Context, to servers.Server, limit, least time.D
 		switch {
 		case !may:
 			return nil, errTooLate
-		case !isWanted(): // nor would Close attach behind it
-			return nil, errOvertaken
 		case t.mustAskLeast(least): // the dial took long
 			return nil, errors.New("the shortest session timeout that the server grants is not known")
+		case !a.send(): // nor would Close attach behind it
+			return nil, errOvertaken
 		}
 		ask = &wire.ConnectRequest{Timeout: int32(left.Milliseconds()), SessionID: t.ID, Password: t.Password}
 		return ask, nil
@@ -420,9 +462,10 @@ func (t *target) mustAskLeast(least time.Duration) bool {
 
 // askLeast asks a server for the shortest session timeout that it grants, by a
 // session that it opens and closes.
-func (t *target) askLeast(ctx context.Context, to servers.Server, limit time.Duration, isWanted func() bool) (time.Duration, error) {
+func (t *target) askLeast(ctx context.Context, a *attempt, to servers.Server, limit time.Duration) (time.Duration, error) {
+	defer a.answered()
 	conn, answer, err := t.Ensemble.Connect(ctx, to, limit, func() (*wire.ConnectRequest, error) {
-		if !isWanted() {
+		if !a.send() {
 			return nil, errOvertaken
 		}
 		return &wire.ConnectRequest{Timeout: 1, Password: make([]byte, wire.PasswordSize)}, nil

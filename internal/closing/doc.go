@@ -27,7 +27,9 @@
 // were chosen, and again if a late answer comes in that time. An answer that is
 // later still undoes that. docs/proof.md says what remains. A close without an
 // answer is repeated at the old member last. Once one connect of a session is
-// answered, none is sent that was begun before: its dial may take long.
+// answered, none is sent that was begun before: its handshake may take long, so
+// it ends then. One that was sent does not end before its time: its answer says
+// that the session has moved.
 //
 // # Leaders without a quorum
 //

@@ -68,12 +68,15 @@ func (f *fake) Find(context.Context, time.Duration) (all []servers.Server) {
 	return all
 }
 
-func (f *fake) Connect(_ context.Context, to servers.Server, limit time.Duration, request func() (*wire.ConnectRequest, error)) (net.Conn, wire.ConnectResponse, error) {
+func (f *fake) Connect(ctx context.Context, to servers.Server, limit time.Duration, request func() (*wire.ConnectRequest, error)) (net.Conn, wire.ConnectResponse, error) {
 	var member int
 	_, _ = fmt.Sscanf(to.Address, "m%d", &member)
+	if err := ctx.Err(); err != nil {
+		return nil, wire.ConnectResponse{}, err
+	}
 	if f.dial != nil {
 		dial := f.dial(member)
-		if time.Sleep(min(dial, limit)); dial >= limit {
+		if !sleep(ctx, min(dial, limit)) || dial >= limit {
 			return nil, wire.ConnectResponse{}, context.DeadlineExceeded
 		}
 		limit -= dial
@@ -89,17 +92,16 @@ func (f *fake) Connect(_ context.Context, to servers.Server, limit time.Duration
 	f.asked[id] = append(f.asked[id], time.Duration(ask.Timeout)*time.Millisecond)
 	f.mu.Unlock()
 	after, err := f.answer(member, id, nth)
-	if after > limit {
-		time.Sleep(limit)
+	reads := time.Now().Add(after)
+	if !sleep(ctx, min(after, limit)) || after > limit {
 		go func() { // it reads the connect later
-			time.Sleep(after - limit)
+			time.Sleep(time.Until(reads))
 			f.mu.Lock()
 			f.at[id] = member
 			f.mu.Unlock()
 		}()
 		return nil, wire.ConnectResponse{}, context.DeadlineExceeded
 	}
-	time.Sleep(after)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil || f.gone[id] {
@@ -143,8 +145,11 @@ func (f *fake) Connect(_ context.Context, to servers.Server, limit time.Duration
 	queued := f.queued[id]
 	if f.back != nil {
 		f.mu.Unlock()
-		time.Sleep(f.back(member))
-		f.mu.Lock()
+		came := sleep(ctx, f.back(member))
+		if f.mu.Lock(); !came {
+			f.open[member]--
+			return nil, wire.ConnectResponse{}, ctx.Err()
+		}
 	}
 	ours, theirs := net.Pipe()
 	go f.serve(theirs, member, id, queued)
@@ -152,6 +157,16 @@ func (f *fake) Connect(_ context.Context, to servers.Server, limit time.Duration
 		id++
 	}
 	return ours, wire.ConnectResponse{SessionID: id, Timeout: granted}, nil
+}
+
+// sleep reports whether ctx has not ended before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // serve answers a ping behind what was queued, and a close.

@@ -2,7 +2,9 @@ package closing
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -13,6 +15,8 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
 // TestAServerThatResumesNone: the session that it opens instead is closed, and
@@ -102,6 +106,83 @@ func TestADialThatTakesLong(t *testing.T) {
 	})
 }
 
+// halfSecured is an ensemble of which member 0 is called by TLS.
+type halfSecured struct {
+	*fake
+	secured Ensemble
+}
+
+func (h halfSecured) Connect(ctx context.Context, to servers.Server, limit time.Duration, ask func() (*wire.ConnectRequest, error)) (net.Conn, wire.ConnectResponse, error) {
+	if to.Address == name(0) {
+		return h.secured.Connect(ctx, to, limit, ask)
+	}
+	return h.fake.Connect(ctx, to, limit, ask)
+}
+
+// TestAHandshakeThatIsNotNeeded ends when another member has answered: the
+// silent one was not asked for the session yet.
+func TestAHandshakeThatIsNotNeeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		var began, ended atomic.Int32
+		secured, err := Open(name(0), framework.WithTLS(&tls.Config{}), framework.WithDialer(func(string, string, time.Duration) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			began.Add(1)
+			go func() { // ends with the handshake
+				_, _ = io.Copy(io.Discard, theirs)
+				ended.Add(1)
+			}()
+			return ours, nil
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := f.sessions(2, 60*time.Second)
+		for i := range all {
+			all[i].Ensemble = halfSecured{f, secured}
+		}
+		f.first = func() {
+			if began.Load() != 2 || ended.Load() != 2 {
+				t.Errorf("of %d handshakes %d have ended when a session is closed", began.Load(), ended.Load())
+			}
+		}
+		errs := Close(t.Context(), all, f.began)
+		if took := time.Since(f.began); errors.Join(errs...) != nil || took > 100*time.Millisecond {
+			t.Errorf("%v, after %v", errs, took)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// TestAnAnswerThatIsNotNeeded: a member says what it grants when another one
+// has answered. It is not dialed again.
+func TestAnAnswerThatIsNotNeeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(3)
+		var dials atomic.Int32
+		f.dial = func(member int) time.Duration {
+			if member == 0 {
+				dials.Add(1)
+			}
+			return 0
+		}
+		f.answer = func(member int, _ int64, _ int) (time.Duration, error) {
+			if member == 0 {
+				return 70 * time.Millisecond, nil
+			}
+			return time.Millisecond, nil
+		}
+		all := f.sessions(1, 10*time.Second)
+		time.Sleep(time.Second) // so that the servers are asked
+		if errs := Close(t.Context(), all, f.began); errs[0] != nil {
+			t.Error(errs[0])
+		}
+		if time.Sleep(time.Minute); dials.Load() != 1 {
+			t.Errorf("%d dials", dials.Load())
+		}
+	})
+}
+
 // TestALeaderWithoutAQuorum says that sessions are attached, or over, and the
 // ensemble does not know. It is not believed.
 func TestALeaderWithoutAQuorum(t *testing.T) {
@@ -144,7 +225,7 @@ func TestTheSecondConnectIsNotSent(t *testing.T) {
 			return 0
 		}
 		session := newTarget(f.sessions(1, 10*time.Second)[0], f.began)
-		r := session.try(t.Context(), f.Find(t.Context(), 0)[1], time.Second, 0, func() bool { return true })
+		r := session.try(t.Context(), &attempt{}, f.Find(t.Context(), 0)[1], time.Second, 0)
 		if r.err == nil || r.unsent || f.at[10] != 1 {
 			t.Errorf("%v, unsent %t, it is at member %d", r.err, r.unsent, f.at[10])
 		}
