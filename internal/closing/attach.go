@@ -438,7 +438,7 @@ func (t *target) ask(ctx context.Context, a *attempt, to servers.Server, limit, 
 		return r
 	}
 	if answer.SessionID != t.ID {
-		_, _ = conn.Write(closeRequest) // of that one
+		_ = exchange(conn, closeRequest, closeXid) // of that one
 		_ = conn.Close()
 		r.conn, r.err = nil, errAnother
 		return r

@@ -29,7 +29,10 @@
 // answer is repeated at the old member last. Once one connect of a session is
 // answered, none is sent that was begun before: its handshake may take long, so
 // it ends then. One that was sent does not end before its time: its answer says
-// that the session has moved.
+// that the session has moved. When its time is over, its connection is reset.
+// So what a broken network has kept from the member is not sent again when that
+// is mended, for which the kernel would try for minutes. What the host of a
+// member that is stopped has received, the member still executes later.
 //
 // # Leaders without a quorum
 //

@@ -78,9 +78,26 @@ func (m members) Find(ctx context.Context, limit time.Duration) (all []servers.S
 func (m members) Connect(ctx context.Context, to servers.Server, limit time.Duration, ask func() (*wire.ConnectRequest, error)) (net.Conn, wire.ConnectResponse, error) {
 	authenticated := len(m.Credentials()) > 0
 	began := time.Now()
-	conn, answer, err := m.ConnectBy(ctx, to, limit, ask, authenticated)
+	asks := func(conn net.Conn) (*wire.ConnectRequest, error) {
+		withdraw(conn)
+		return ask()
+	}
+	conn, answer, err := m.ConnectBy(ctx, to, limit, asks, authenticated)
 	if authenticated && (errors.Is(err, zk.ErrAuthFailed) || errors.Is(err, framework.ErrAuthFailed)) {
-		return m.ConnectBy(ctx, to, max(limit-time.Since(began), time.Millisecond), ask, false)
+		return m.ConnectBy(ctx, to, max(limit-time.Since(began), time.Millisecond), asks, false)
 	}
 	return conn, answer, err
+}
+
+// withdraw makes the end of a connection, also by the end of this process, take
+// back what has not reached the server's host. Otherwise the kernel would send
+// it for minutes: a connect that was given up would extend its session, or move
+// it back, when the network is mended.
+func withdraw(conn net.Conn) {
+	if secured, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = secured.NetConn()
+	}
+	if tcp, ok := conn.(interface{ SetLinger(seconds int) error }); ok {
+		_ = tcp.SetLinger(0) // it has ended otherwise
+	}
 }

@@ -86,8 +86,9 @@ func (r Raw) Connect(ctx context.Context, to servers.Server, limit time.Duration
 	return r.ConnectBy(ctx, to, limit, talk.Ask(connect), authenticated)
 }
 
-// ConnectBy is Connect. It calls ask for the request when it has dialed.
-func (r Raw) ConnectBy(ctx context.Context, to servers.Server, limit time.Duration, ask func() (*wire.ConnectRequest, error), authenticated bool) (net.Conn, wire.ConnectResponse, error) {
+// ConnectBy is Connect. It calls ask for the request when it has dialed, with
+// the connection.
+func (r Raw) ConnectBy(ctx context.Context, to servers.Server, limit time.Duration, ask func(net.Conn) (*wire.ConnectRequest, error), authenticated bool) (net.Conn, wire.ConnectResponse, error) {
 	return r.core.servers.Connect(ctx, to, limit, ask, authenticated, nil)
 }
 

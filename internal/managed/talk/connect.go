@@ -64,10 +64,10 @@ func (t *Talker) dialTime(limit time.Duration) time.Duration {
 	return min(limit, max(t.cfg.Timeout/3, MaxStep))
 }
 
-// Ask returns what Connect calls for a request that does not depend on the
-// time.
-func Ask(connect *wire.ConnectRequest) func() (*wire.ConnectRequest, error) {
-	return func() (*wire.ConnectRequest, error) { return connect, nil }
+// Ask returns what Connect calls for a request that does not depend on the time
+// or the connection.
+func Ask(connect *wire.ConnectRequest) func(net.Conn) (*wire.ConnectRequest, error) {
+	return func(net.Conn) (*wire.ConnectRequest, error) { return connect, nil }
 }
 
 // Connect connects to a session at a server, or to a new one, within limit. It
@@ -76,7 +76,7 @@ func Ask(connect *wire.ConnectRequest) func() (*wire.ConnectRequest, error) {
 // nil; the caller reads their answers. It returns no connection if it fails, or
 // if the session is gone. With an error it may return the session that was
 // opened.
-func (t *Talker) Connect(ctx context.Context, to serverlist.Server, limit time.Duration, ask func() (*wire.ConnectRequest, error), authenticated bool, frames []byte) (_ net.Conn, session wire.ConnectResponse, err error) {
+func (t *Talker) Connect(ctx context.Context, to serverlist.Server, limit time.Duration, ask func(net.Conn) (*wire.ConnectRequest, error), authenticated bool, frames []byte) (_ net.Conn, session wire.ConnectResponse, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, session, err
 	}
@@ -105,7 +105,7 @@ func (t *Talker) Connect(ctx context.Context, to serverlist.Server, limit time.D
 	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return nil, session, err
 	}
-	connect, err := ask()
+	connect, err := ask(conn)
 	if err != nil {
 		return nil, session, err
 	}
