@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/internal/managed"
+	"github.com/zkrecipes/zkrecipes/internal/managed/ephemerals"
 	"github.com/zkrecipes/zkrecipes/internal/managed/ops"
 )
 
@@ -85,7 +86,7 @@ func (o *Observer) in() managed.Observer {
 		in.Retried = func(ctx context.Context, r ops.Retry) { fn(ctx, Retry(r)) }
 	}
 	in.Batched = told(o.Batched, func(operations int) Batch { return Batch{operations} })
-	in.EphemeralsChanged = told(o.EphemeralsChanged, func(e ops.EphemeralsChange) EphemeralsChange { return EphemeralsChange(e) })
+	in.EphemeralsChanged = told(o.EphemeralsChanged, func(e ephemerals.Change) EphemeralsChange { return EphemeralsChange(e) })
 	in.StateChanged = told(o.StateChanged, changeOf)
 	in.Abandoned = told(o.Abandoned, func(a managed.Abandonment) Abandonment {
 		return Abandonment{Session: a.Session, Reason: AbandonReason(a.Reason), Err: a.Err}

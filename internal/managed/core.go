@@ -111,7 +111,7 @@ func (c *core) run() {
 			c.cfg.Log.Error("cannot open a session", zap.Error(fmt.Errorf("framework: %w", err)))
 			return
 		}
-		c.ops.Begin(s.Session)
+		c.ops.Ephemerals.Begin(&s.Ephemerals)
 		s.Run()
 		c.servers.NoteEarlier(s.Chain().Orphan(), s.Chain().Seen())
 		if c.isClosing() {

@@ -75,7 +75,7 @@ func (s *Session) CloseOrphan() bool {
 
 // EphemeralBytes returns how many bytes of ephemeral paths a client counts.
 func (c *Client) EphemeralBytes() int {
-	return c.core().ops.EphemeralBytes()
+	return c.core().ops.Ephemerals.Sum()
 }
 
 // CountEphemeralsAnew makes a client ask for them.

@@ -83,7 +83,7 @@ type watched struct{ *session }
 
 func (s watched) Event(l *link.Link, order uint64, what zk.EventType, path string) {
 	if what == zk.EventNodeDeleted {
-		s.Client.Deleted(path)
+		s.Client.Ephemerals.Remove(path)
 	}
 	s.watches.Event(l, order, what, path)
 }

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/ephemerals"
 	"github.com/zkrecipes/zkrecipes/internal/managed/ops"
 	life "github.com/zkrecipes/zkrecipes/internal/managed/session"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
@@ -21,7 +22,7 @@ type Observer struct {
 	Retried      func(context.Context, ops.Retry)
 	Batched      func(operations int)
 
-	EphemeralsChanged func(ops.EphemeralsChange)
+	EphemeralsChanged func(ephemerals.Change)
 	Opened            func()
 	StateChanged      func(StateChange)
 	Abandoned         func(Abandonment)
@@ -211,7 +212,7 @@ func (o observerList) stateChanged(change StateChange) {
 	}
 }
 
-func (o observerList) EphemeralsChanged(change ops.EphemeralsChange) {
+func (o observerList) EphemeralsChanged(change ephemerals.Change) {
 	for _, each := range o {
 		if fn := each.By.EphemeralsChanged; fn != nil {
 			each.Events.Post(func() { fn(change) })

@@ -8,6 +8,8 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/ephemerals"
 	"github.com/zkrecipes/zkrecipes/internal/managed/ops"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
@@ -21,7 +23,7 @@ type Session struct {
 	unhurried bool // protected creates wait for their answers, or the end of the session
 	atOnce    bool // nothing waits for a connection, or is tried again
 	endless   bool // what has no answer is tried again for as long as the session lives
-	allowance ops.Allowance
+	allowance ephemerals.Allowance
 }
 
 // session returns the session that s is a view of.
@@ -221,7 +223,7 @@ func (c *Client) Shown(err error) error {
 // the znode.
 func (s *Session) Reserving(dir, name string, n int) *Session {
 	view := *s
-	view.allowance = s.allowance.Reserving(dir, name, n)
+	view.allowance = s.allowance.Reserving(layout.Join(dir, name), n)
 	return &view
 }
 
@@ -229,10 +231,10 @@ func (s *Session) Reserving(dir, name string, n int) *Session {
 // use the room that was reserved with the znode at the full path. They are not
 // refused for want of room while there is enough of it.
 func (s *Session) InRoomOf(full string) *Session {
-	return s.inRoom(s.session().RoomOf(full))
+	return s.inRoom(s.session().Client.Ephemerals.RoomOf(full))
 }
 
-func (s *Session) inRoom(r *ops.Room) *Session {
+func (s *Session) inRoom(r *ephemerals.Room) *Session {
 	view := *s
 	view.allowance = s.allowance.InRoom(r)
 	return &view
@@ -258,4 +260,4 @@ func (s *Session) KeepRoom(path string, sequential bool) (in func(*Session) *Ses
 
 // SessionFull reports whether err is framework.ErrTooLarge for want of room
 // in the session: the request itself was not too large.
-func SessionFull(err error) bool { return ops.IsSessionFull(err) }
+func SessionFull(err error) bool { return ephemerals.IsFull(err) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/stack"
 )
 
@@ -93,4 +94,10 @@ func (e detachedError) Unwrap() error { return e.error }
 func IsDetached(err error) bool {
 	var detached detachedError
 	return errors.As(err, &detached)
+}
+
+// IsLost reports whether err is of a request that was perhaps sent, and has no
+// answer.
+func IsLost(err error) bool {
+	return err != nil && (IsDetached(err) || zkerr.Classify(err) == zkerr.Ambiguous)
 }

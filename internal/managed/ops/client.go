@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/closed"
+	"github.com/zkrecipes/zkrecipes/internal/managed/ephemerals"
 	"github.com/zkrecipes/zkrecipes/internal/managed/offers"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
@@ -22,14 +23,14 @@ type Client struct {
 	Closing <-chan struct{} // closed: the client has begun to close
 
 	*offers.Known // of the servers
+	Ephemerals    *ephemerals.Account
 
 	above    Above
 	observer Observer
 	tasks    *sync.WaitGroup // goroutines, each of which ends by itself
 
-	ephemerals ephemerals
-	sweeper    sweeper
-	unused     unused
+	sweeper sweeper
+	unused  unused
 
 	mu    sync.Mutex                  // guards what follows
 	roots map[request.Prefix]struct{} // chroots and namespaces that were found to exist since the latest connect
@@ -44,7 +45,7 @@ type Config struct {
 	Log            *zap.Logger // never blocks
 	ACL            []zk.ACL
 	MaxRequest     int
-	MaxEphemerals  int // 0: see ephemerals.limit
+	MaxEphemerals  int // 0: see ephemerals.Account
 	CreateChroot   bool
 	NoContainers   bool
 	Sweep          time.Duration
@@ -74,7 +75,7 @@ func New(cfg Config, s *servers.Servers, above Above, o Observer, closing <-chan
 		Config: cfg, Known: offers.New(s, cfg.SessionTimeout, cfg.NoContainers, cfg.Log, closing, tasks), above: above, observer: o, Closing: closing, tasks: tasks,
 		sweeper: sweeper{dirs: make(map[string]*sweptDir)},
 	}
-	c.ephemerals.init(c)
+	c.Ephemerals = ephemerals.New(ephemerals.Config{Client: cfg.Client, MaxRequest: cfg.MaxRequest, Max: cfg.MaxEphemerals, SessionTimeout: cfg.SessionTimeout}, told{c})
 	return c
 }
 
@@ -85,9 +86,6 @@ func (c *Client) Start() {
 	}
 }
 
-// Begin says that another session has begun.
-func (c *Client) Begin(s *Session) { c.ephemerals.begin(s) }
-
 // Connected says that there is another connection, which may lead to other
 // znodes.
 func (c *Client) Connected() {
@@ -95,9 +93,6 @@ func (c *Client) Connected() {
 	defer c.mu.Unlock()
 	c.roots = nil
 }
-
-// Deleted says that a znode does not exist any more.
-func (c *Client) Deleted(full string) { c.ephemerals.remove(full) }
 
 func (c *Client) isClosing() bool { return closed.Is(c.Closing) }
 

@@ -6,11 +6,10 @@
 //
 // A Client is what all operations of a client share, and a Session what those
 // in one session share. Both belong to the client that makes them. The Client
-// knows which chroots exist, which directories it has made and nobody has used,
-// and the ephemeral znodes of the session. The Session knows how large answers
-// are, and which creates have no answer yet. Each of these has a mutex, with
-// which nothing is called that waits. Package offers knows what the servers
-// have.
+// knows which chroots exist, and which directories it has made and nobody has
+// used. The Session knows how large answers are. Each of these has a mutex,
+// with which nothing is called that waits. Package ephemerals has the account
+// of ephemeral znodes, and package offers knows what the servers have.
 //
 // # What callers may rely on
 //
@@ -31,11 +30,10 @@
 // # In which order to read
 //
 // First scope.go, retry.go and call.go: how an operation is tried. Then
-// sent_once.go and once.go, with open_creates.go, for writes that must not be
-// repeated; multi.go, put.go, update.go, delete_created.go and delete_tree.go
-// use these. Then read_all.go, with answer_sizes.go, for many reads in few
-// requests. root.go explains znodes that are missing. unused.go and sweep.go
-// are about directories. ephemerals.go, with ephemerals_rooms.go and
-// ephemerals_anew.go, counts ephemeral znodes. client.go, session.go and
-// observed.go have what all of these share.
+// sent_once.go and once.go, for writes that must not be repeated; multi.go,
+// put.go, update.go, delete_created.go and delete_tree.go use these. Then
+// read_all.go, with answer_sizes.go, for many reads in few requests. root.go
+// explains znodes that are missing. unused.go and sweep.go are about
+// directories. ephemerals.go makes room for ephemeral znodes. client.go,
+// session.go and observed.go have what all of these share.
 package ops

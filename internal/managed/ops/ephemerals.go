@@ -5,173 +5,106 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/ephemerals"
+	"github.com/zkrecipes/zkrecipes/internal/managed/link"
 	"github.com/zkrecipes/zkrecipes/internal/managed/offers"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
+	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// The end of a session is one transaction, which lists the paths of all its
-// ephemeral znodes (since ZooKeeper 3.6). Nothing at the servers bounds it. But
-// members read no transaction that is longer than jute.maxbuffer and
-// jute.maxbuffer.extrasize, by default twice jute.maxbuffer: after a longer one
-// no member serves, and none starts again (ZOOKEEPER-4306). So the client
-// counts the bytes of these paths, and refuses creates while there is still
-// some distance to that size.
-//
-// What is counted is never less than what the ensemble has: a create counts
-// from before it is sent until it is refused, or its znode is known to be gone.
-// It may be more, since others may delete our znodes, and a create whose answer
-// was lost may have created nothing. So before a create is refused the ensemble
-// is asked what there is.
+// This file makes room for ephemeral znodes: before a create is refused, and
+// before a large sum is logged, it asks the ensemble which ones the session
+// has.
 
-// ephemerals counts the paths of the session's ephemeral znodes, in bytes as
-// that transaction has them. Each session begins with what is reserved.
-type ephemerals struct {
-	client *Client
-
-	mu        sync.Mutex // guards what follows
-	session   *Session
-	sum       int // of all that follows, and of rooms
-	made      map[string]ephemeral
-	claims    map[*claim]struct{}
-	resolving bool             // it is asked what they have created
-	kept      map[string]*Room // by path
-	warned    bool             // it was logged that the sum is large, or is about to be
-	looked    time.Time        // when warn was called last
-	percent   int              // of the limit, as the observers know it
-	counting  *count           // nil: nobody counts anew
-	counted   time.Time        // when that was last done
-}
-
-// init makes the account of a client.
-func (e *ephemerals) init(c *Client) {
-	e.client, e.made, e.claims, e.kept = c, make(map[string]ephemeral), make(map[*claim]struct{}), make(map[string]*Room)
-}
-
-// ephemeral is a znode that exists, as far as is known.
-type ephemeral struct {
-	size   int
-	in     *Room // it takes up room there; nil: in none
-	beside *Room // it would, but creates of unknown outcome took that up; nil: there is no such room
-	with   *Room // is reserved while it exists; nil: nothing is
-}
-
-// claim is one request that creates ephemeral znodes: it is under way, or its
-// outcome is unknown.
-type claim struct {
-	of      *ephemerals
-	size    int
-	by      Allowance
-	drawn   int      // of size, from the room
-	session *Session // in which it was tried last; nil: it was not
-	unsure  bool     // the outcome is unknown
-}
-
-// errSessionFull is ErrTooLarge for a create that is refused for the size of
-// the session, not for its own.
-var errSessionFull = fmt.Errorf("%w: session full", zkerr.TooLarge)
-
-// longestSuffix is the length of the longest sequence number.
-const longestSuffix = len("-2147483648")
-
-// ephemeralSize returns how many bytes the ephemeral znodes that operations
-// create may have in the transaction.
-func ephemeralSize(ops ...any) (size int) {
-	for _, op := range ops {
-		if create, ok := op.(*zk.CreateRequest); ok && IsEphemeral(create.Flags) {
-			if size += request.TextSize(create.Path); request.IsSequential(create.Flags) {
-				size += longestSuffix
-			}
-		}
+// claim is Claim of the session, for one operation. What follows shares the
+// budget of the scope that it returns.
+func (w Scope) claim(ctx context.Context, op, path string, creates ...any) (_ Scope, c *ephemerals.Claim, err error) {
+	size := ephemerals.Size(creates...)
+	if size == 0 {
+		return w, nil, nil
 	}
-	return size
-}
-
-// limit is the greatest sum that is not refused.
-func (e *ephemerals) limit() int {
-	if most := e.client.Config.MaxEphemerals; most > 0 {
-		return most
+	if w.Budget == nil {
+		w.Budget = w.Client.Config.Retry()
 	}
-	return e.client.Config.MaxRequest / 2 * 3
+	err = w.Do(ctx, op, path, Repeatable, func(*Attempt) (err error) {
+		c, err = w.Client.claim(ctx, w.In, size, w.Allowance)
+		return err
+	})
+	return w, c, err
 }
 
-// much is the greatest sum without a warning.
-func (e *ephemerals) much() int { return min(e.client.Config.MaxRequest/2, e.limit()) }
+// Claim claims bytes for what operations create in this session. The caller
+// must settle the claim, which is nil if nothing ephemeral is created. It fails
+// if there is no room, if ctx has ended, or if there was no connection for a
+// question. Then nothing was sent, and the error says so to Scope.Do.
+func (s *Session) Claim(ctx context.Context, by ephemerals.Allowance, ops ...any) (*ephemerals.Claim, error) {
+	return s.Client.claim(ctx, s, ephemerals.Size(ops...), by)
+}
 
-// claim counts creates of size bytes that are about to be sent: in the session
-// s, or where tryIn says if that is nil. The caller must settle the claim,
-// which is nil if nothing ephemeral is created. It fails with an unsentError:
-// of ErrTooLarge; or if ctx has ended, or there was no connection for a
-// question.
-func (e *ephemerals) claim(ctx context.Context, s *Session, size int, by Allowance) (c *claim, err error) {
+func (c *Client) claim(ctx context.Context, in *Session, size int, by ephemerals.Allowance) (claim *ephemerals.Claim, err error) {
 	if size == 0 {
 		return nil, nil
 	}
-	err = e.admit(ctx, size+by.reserve, by.room, func(limit int) bool {
-		size, drawn := size, 0
-		if r := by.room; r != nil && !r.over {
-			drawn = min(size, r.left)
-			if r.one { // what has taken it up is the same znode
-				size = drawn
-			}
-		}
-		more := size + by.reserve - drawn
-		if more > 0 && e.sum+more > limit {
-			return false
-		}
-		c = &claim{of: e, size: size, by: by, drawn: drawn, session: s}
-		e.claims[c] = struct{}{}
-		if drawn > 0 {
-			by.room.left -= drawn
-		}
-		e.sum += more
-		return true
+	var s *ephemerals.Session
+	if in != nil {
+		s = &in.Ephemerals
+	}
+	err = c.admit(ctx, func(limit int) (why ephemerals.Refused, ok bool) {
+		claim, why = c.Ephemerals.Claim(s, size, by, limit)
+		return why, claim != nil
 	})
 	if err != nil {
 		return nil, unsentError{err}
 	}
-	return c, nil
+	return claim, nil
 }
 
-// admit calls try with mu held, with the limit, until it returns true. In
-// between it gives back what lingers, and counts anew. What a room, which may
-// be nil, was reserved for is refused only after a count that has just begun.
-// The rest is also refused if the server has not said for three session
-// timeouts whether it can count: that may last as long as the connection.
-func (e *ephemerals) admit(ctx context.Context, size int, r *Room, try func(limit int) bool) error {
-	for limit := e.limit(); ; {
-		e.mu.Lock()
-		done, sum := try(limit), e.sum
-		pauses := r == nil || r.over
-		e.unlock()
+// KeepRoom reserves room for one ephemeral znode at a path, in this session and
+// in all later ones of the client, until drop is called. A sequential one is
+// protected as well.
+func (s *Session) KeepRoom(ctx context.Context, full string, sequential bool) (r *ephemerals.Room, drop func(), err error) {
+	all := s.Client.Ephemerals
+	err = s.Client.admit(ctx, func(limit int) (why ephemerals.Refused, ok bool) {
+		r, why = all.Keep(full, sequential, limit)
+		return why, r != nil
+	})
+	return r, func() { all.Drop(full, r) }, err
+}
+
+// admit calls try with the limit, until it returns true. In between it gives
+// back what lingers, and counts anew. What room was reserved for is refused
+// only after a count that has just begun. The rest is also refused if the
+// server has not said for three session timeouts whether it can count: that may
+// last as long as the connection.
+func (c *Client) admit(ctx context.Context, try func(limit int) (ephemerals.Refused, bool)) error {
+	for limit := c.Ephemerals.Limit(); ; {
+		why, done := try(limit)
 		switch {
 		case done:
 			return nil
 		case ctx.Err() != nil:
 			return ctxerr.Of(ctx)
-		case e.client.listsNoEphemerals(ctx):
+		case c.listsNoEphemerals(ctx):
 			limit = math.MaxInt
 			continue
-		case e.client.above.GiveBack(ctx):
+		case c.above.GiveBack(ctx):
 			continue
 		}
-		switch more, err := e.countAnew(ctx, pauses); {
+		switch more, err := c.countAnew(ctx, !why.Reserved); {
 		case ctx.Err() != nil:
-		case errors.Is(err, offers.ErrUnsaid) && !(pauses && errors.Is(err, offers.ErrLongUnsaid)):
+		case errors.Is(err, offers.ErrUnsaid) && !(!why.Reserved && errors.Is(err, offers.ErrLongUnsaid)):
 			return fmt.Errorf("%w: %w", zk.ErrNoServer, err)
 		case err != nil && zkerr.Classify(err) != zkerr.Final:
 			return zk.ErrNoServer // nothing was sent
 		case !more:
-			full := fmt.Errorf("%w: the paths of this session's ephemeral znodes have %d bytes, and %d more would be above the limit of %d: "+
-				"the servers could not read the transaction that ends the session: use another client, or shorter paths (see WithMaxEphemerals)",
-				errSessionFull, sum, size, limit)
+			full := why.Err()
 			if err != nil {
 				full = fmt.Errorf("%w; not counted anew: %s", full, err.Error())
 			}
@@ -180,193 +113,114 @@ func (e *ephemerals) admit(ctx context.Context, size int, r *Room, try func(limi
 	}
 }
 
-// tryIn notes that the creates are about to be sent in a session: what they
-// made in the one before is gone with it.
-func (c *claim) tryIn(s *Session) {
-	if c == nil {
-		return
+// countAnew asks the ensemble which ephemeral znodes the session has, and
+// reports whether there may be more room. If pauses is true it asks three times
+// in a session timeout at most: an answer is large.
+func (c *Client) countAnew(ctx context.Context, pauses bool) (more bool, err error) {
+	s, err := c.current()
+	if err != nil {
+		return false, err
 	}
-	c.of.mu.Lock()
-	defer c.of.mu.Unlock()
-	c.session = s
-}
-
-// Settle ends a claim. The znodes at the paths made exist after success, and
-// otherwise err says whether anything may exist: in the session of the last
-// try, which may be over.
-func (c *claim) Settle(err error, made ...string) {
-	if c == nil {
-		return
+	on, err := s.Offers(ctx, wire.OpGetEphemerals)
+	if err != nil {
+		return false, s.orNoServer(err)
 	}
-	e := c.of
-	e.mu.Lock()
-	defer e.unlock()
-	counts := c.session == e.session
-	if err != nil && counts && (zkerr.Classify(err) == zkerr.Ambiguous || zkerr.MaybeApplied(err)) {
-		c.unsure = true
-		if !e.resolving && len(e.unsureLocked()) > mostUnsure {
-			e.resolving = true
-			go e.resolve()
+	pause := time.Duration(0)
+	if pauses {
+		pause = s.Timeout() / 3
+	}
+	begun, under := c.Ephemerals.BeginCount(pause)
+	switch {
+	case under != nil:
+		select {
+		case <-under:
+		case <-ctx.Done():
 		}
-		return
+		return true, nil // try again
+	case !begun:
+		return false, nil
 	}
-	e.releaseLocked(c)
-	if err != nil || !counts {
-		return
-	}
-	if r := c.by.room; r != nil && r.one {
-		for _, o := range e.unsureLocked() {
-			if o.by.room == r {
-				e.releaseLocked(o)
-			}
-		}
-	}
-	for _, path := range made {
-		if e.addMadeLocked(path, c.by.room); c.by.reserve > 0 {
-			m := e.made[path]
-			m.with = &Room{left: c.by.reserve}
-			e.made[path] = m
-			e.sum += c.by.reserve
-		}
-	}
+	found, err := s.ephemeralPaths(ctx, on)
+	return c.Ephemerals.EndCount(found, func() error { return s.orNoServer(err) }) // the next session has not begun if this one is not over
 }
 
-// releaseLocked takes a claim out of the count, and returns how many bytes it
-// has given back to its room.
-func (e *ephemerals) releaseLocked(c *claim) (returned int) {
-	if _, counted := e.claims[c]; !counted {
-		return 0
-	}
-	delete(e.claims, c)
-	e.sum += c.drawn - c.size - c.by.reserve
-	if c.drawn > 0 {
-		e.returnLocked(c.by.room, c.drawn)
-		if c.unsure {
-			e.moveInLocked(c.by.room)
-		}
-	}
-	return c.drawn
+// CountEphemerals asks the ensemble which ephemeral znodes the session has, and
+// counts these from then on.
+func (c *Client) CountEphemerals(ctx context.Context) error {
+	_, err := c.countAnew(ctx, false)
+	return err
 }
 
-// addMadeLocked notes that a znode exists.
-func (e *ephemerals) addMadeLocked(path string, in *Room) {
-	e.removeLocked(path)
-	e.noteLocked(path)
-	m := ephemeral{size: request.TextSize(path)}
-	if in == nil {
-		in = e.kept[path] // the answer to its create was lost
+// orNoServer returns zk.ErrNoServer if the session is over, and otherwise err.
+func (s *Session) orNoServer(err error) error {
+	if s.Err() != nil {
+		return zk.ErrNoServer
 	}
-	if in != nil && !in.over && in.left >= m.size {
-		in.left -= m.size
-		m.in = in
-	} else {
-		m.beside = in
-		e.sum += m.size
-	}
-	e.made[path] = m
+	return err
 }
 
-// settleMulti ends the claim of a multi, and notes what the multi has deleted.
-// The paths in responses are below root.
-func (e *ephemerals) settleMulti(c *claim, root request.Prefix, ops []any, responses []zk.MultiResponse, err error) {
-	var made []string
-	for i, op := range ops {
-		if deleted, ok := op.(*zk.DeleteRequest); ok && err == nil {
-			e.remove(deleted.Path)
-			made = slices.DeleteFunc(made, func(path string) bool { return path == deleted.Path })
-		} else if c != nil && err == nil && ephemeralSize(op) > 0 {
-			made = append(made, root.Fix(responses[i].String))
-		}
+// ephemeralPaths returns the paths of the session's ephemeral znodes, as of a
+// time after the call. on is the connection that there was before.
+func (s *Session) ephemeralPaths(ctx context.Context, on *link.Link) ([]string, error) {
+	if err := s.sync(ctx, "/"); err != nil { // the member may lag
+		return nil, err
 	}
-	c.Settle(err, made...)
+	r, err := Call(ctx, s, Request{Op: request.NameEphemerals, Path: "/"}, func(*zk.Conn) (link.Reply, error) {
+		return s.Chain().Ask(ctx, on, wire.OpGetEphemerals, &wire.PathRequest{Path: "/"}, link.MostAsked)
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	var found wire.ChildrenResponse
+	err = wire.Unmarshal(r.Body, &found)
+	return found.Children, err
 }
 
-// onDelete notes the answer to a delete.
-func (e *ephemerals) onDelete(path string, err error) {
-	if err == nil || errors.Is(err, zk.ErrNoNode) {
-		e.remove(path)
+// listsNoEphemerals reports whether the server has a version before 3.6, in
+// which the end of a session lists no paths.
+func (c *Client) listsNoEphemerals(ctx context.Context) bool {
+	s, err := c.current()
+	if err == nil {
+		_, err = s.Offers(ctx, wire.OpGetEphemerals)
 	}
+	return errors.Is(err, offers.ErrOlder)
 }
 
-// remove notes that a znode does not exist.
-func (e *ephemerals) remove(path string) {
-	e.mu.Lock()
-	defer e.unlock()
-	e.removeLocked(path)
-	e.noteLocked(path)
+// current returns the session that there is.
+func (c *Client) current() (*Session, error) {
+	if s := c.above.Live(); s != nil {
+		return s, nil
+	}
+	return nil, zk.ErrNoServer
 }
 
-func (e *ephemerals) removeLocked(path string) {
-	m, counted := e.made[path]
-	if !counted {
-		return
-	}
-	delete(e.made, path)
-	e.returnLocked(m.in, m.size)
-	if m.with != nil {
-		e.dropLocked(m.with)
-	}
-}
+// told is what the account of a client tells: see ephemerals.Told.
+type told struct{ *Client }
 
-// begin begins a session: the znodes of the one before are another session's.
-// Creates of that one that are still under way count until they have ended:
-// they may be tried again in s.
-func (e *ephemerals) begin(s *Session) {
-	e.mu.Lock()
-	defer e.unlock()
-	e.session = s
-	for path := range e.made {
-		e.removeLocked(path)
-	}
-	for _, c := range e.unsureLocked() {
-		e.releaseLocked(c)
-	}
-	e.counted = time.Time{}
-}
+func (c told) Changed(change ephemerals.Change) { c.observer.EphemeralsChanged(change) }
 
-// unlock frees mu, and tells of the sum if it has changed by much.
-func (e *ephemerals) unlock() {
-	defer e.mu.Unlock()
-	switch much := e.much(); {
-	case e.sum < much/2:
-		e.warned = false
-	case e.sum > much && !e.warned:
-		e.warned = true
-		time.AfterFunc(time.Until(e.looked.Add(e.client.Config.SessionTimeout)), e.warn)
-	}
-	if percent := e.sum * 100 / e.limit(); percent != e.percent {
-		e.percent = percent
-		e.client.observer.EphemeralsChanged(EphemeralsChange{Client: e.client.Config.Client, Bytes: e.sum, Limit: e.limit(), Percent: percent})
-	}
-}
-
-// claim is that of ephemerals, for one operation. What follows shares the
-// budget of the scope that it returns.
-func (w Scope) claim(ctx context.Context, op, path string, creates ...any) (_ Scope, c *claim, err error) {
-	size := ephemeralSize(creates...)
-	if size == 0 {
-		return w, nil, nil
-	}
-	if w.Budget == nil {
-		w.Budget = w.Client.Config.Retry()
-	}
-	err = w.Do(ctx, op, path, Repeatable, func(*Attempt) (err error) {
-		c, err = w.Client.ephemerals.claim(ctx, w.In, size, w.Allowance)
-		return err
+// Unsure asks what creates of unknown outcome have created, so that they do not
+// add up. On servers whose sessions have no limit they do not matter.
+func (c told) Unsure() {
+	ctx, cancel := context.WithTimeout(context.Background(), c.Config.SessionTimeout)
+	defer cancel()
+	err := Scope{Client: c.Client, Budget: Endless()}.Do(ctx, request.NameEphemerals, "/", Repeatable, func(*Attempt) error {
+		return c.CountEphemerals(ctx)
 	})
-	return w, c, err
+	c.Ephemerals.Resolved(errors.Is(err, offers.ErrOlder))
 }
 
-// Claim is that of ephemerals, for what operations create in this session.
-func (s *Session) Claim(ctx context.Context, by Allowance, ops ...any) (*claim, error) {
-	return s.Client.ephemerals.claim(ctx, s, ephemeralSize(ops...), by)
+// Large logs that the sum is large, unless it is not, or no harm is in that.
+func (c told) Large() {
+	if !c.Ephemerals.BeginLook() || c.isClosing() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.Config.SessionTimeout)
+	defer cancel()
+	_ = c.CountEphemerals(ctx) // if that fails, the sum is what it may be at most
+	off := c.listsNoEphemerals(ctx)
+	if sum, large := c.Ephemerals.EndLook(); large && !off {
+		c.Config.Log.Warn("the paths of this session's ephemeral znodes are long, or many: use several clients, or shorter paths",
+			zap.Int("bytes", sum), zap.Int("limit", c.Ephemerals.Limit()))
+	}
 }
-
-// SettleMulti is that of ephemerals.
-func (s *Session) SettleMulti(c *claim, root request.Prefix, ops []any, responses []zk.MultiResponse, err error) {
-	s.Client.ephemerals.settleMulti(c, root, ops, responses, err)
-}
-
-// IsEphemeral reports whether znodes that are created with these flags end with
-// their session.
-func IsEphemeral(flags int32) bool { return flags&zk.FlagEphemeral != 0 && flags < zk.FlagContainer }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/ephemerals"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
@@ -25,7 +26,7 @@ func (w Scope) Multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 	try := func(w Scope) ([]zk.MultiResponse, error) {
 		var responses []zk.MultiResponse
 		err := w.Do(ctx, request.NameMulti, request.FirstPath(ops), OnceOnly, func(a *Attempt) error {
-			claim.tryIn(a.Session)
+			claim.TryIn(&a.Session.Ephemerals)
 			var err error
 			responses, err = Call(ctx, a.Session, Request{Op: request.NameMulti, Path: request.FirstPath(full), Operations: len(full)}, func(*zk.Conn) ([]zk.MultiResponse, error) {
 				return a.Session.Multi(full)
@@ -41,7 +42,7 @@ func (w Scope) Multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 	} else {
 		responses, err = try(w)
 	}
-	w.Client.ephemerals.settleMulti(claim, w.Root, full, responses, err)
+	w.Client.Ephemerals.SettleMulti(claim, w.Root, full, responses, err)
 	return responses, err
 }
 
@@ -49,4 +50,19 @@ func (w Scope) Multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 // stay as they are, so that they can be used again.
 func (w Scope) FixOps(ops []any) ([]any, error) {
 	return request.FixAll(ops, w.Root, w.Client.Config.ACL, w.Client.Config.MaxRequest)
+}
+
+// Multi is request.Multi in this session, with its creates of ephemeral znodes
+// noted.
+func (s *Session) Multi(ops []any) ([]zk.MultiResponse, error) {
+	var paths []string
+	for _, op := range ops {
+		if create, ok := op.(*zk.CreateRequest); ok {
+			paths = append(paths, ephemerals.Fixed(create.Path, create.Flags)...)
+		}
+	}
+	end := s.Ephemerals.Begin(paths...)
+	responses, err := request.Multi(s.Conn(), ops)
+	end(IsLost(err))
+	return responses, err
 }

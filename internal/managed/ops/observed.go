@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/ephemerals"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	life "github.com/zkrecipes/zkrecipes/internal/managed/session"
 )
@@ -27,15 +28,6 @@ type Retry struct {
 	Err  error
 }
 
-// EphemeralsChange says how much of its limit a session uses, as
-// framework.EphemeralsChange does.
-type EphemeralsChange struct {
-	Client  uint64
-	Bytes   int
-	Limit   int
-	Percent int
-}
-
 // Observed makes a call of the wire client, and reports it to the observers,
 // and a delete also to what counts ephemeral znodes.
 func Observed[T any](ctx context.Context, s *Session, ask Request, call func(*zk.Conn) (T, error)) (T, error) {
@@ -43,7 +35,7 @@ func Observed[T any](ctx context.Context, s *Session, ask Request, call func(*zk
 	value, err := life.Call(s.Session, call)
 	end(err)
 	if ask.Op == request.NameDelete {
-		s.Client.ephemerals.onDelete(ask.Path, err)
+		s.Client.Ephemerals.OnDelete(ask.Path, err)
 	}
 	return value, err
 }
@@ -69,7 +61,7 @@ type Observer interface {
 	// Began says that a request begins. end must be called with its error.
 	Began(ctx context.Context, r Request) (end func(error))
 	Retried(ctx context.Context, r Retry)
-	// EphemeralsChanged may be called with a mutex of this package held, so that
-	// changes are told in their order.
-	EphemeralsChanged(change EphemeralsChange)
+	// EphemeralsChanged may be called with a mutex held, so that changes are told
+	// in their order.
+	EphemeralsChanged(change ephemerals.Change)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/ephemerals"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
@@ -83,19 +84,19 @@ func (o *once) send(ctx context.Context, note []byte, ops []any) (MultiOnceResul
 	case result.Responses == nil:
 		claim.Settle(zk.ErrConnectionClosed) // perhaps this call has executed it
 	default:
-		o.Client.ephemerals.settleMulti(claim, o.Root, full[1:], result.Responses, nil)
+		o.Client.Ephemerals.SettleMulti(claim, o.Root, full[1:], result.Responses, nil)
 	}
 	return result, err
 }
 
-func (o *once) try(ctx context.Context, claim *claim, note []byte, ops, full []any) (MultiOnceResult, error) {
+func (o *once) try(ctx context.Context, claim *ephemerals.Claim, note []byte, ops, full []any) (MultiOnceResult, error) {
 	var result MultiOnceResult
 	var responses []zk.MultiResponse
 	known := false // that the operations were executed
 	err := o.Do(ctx, request.NameMulti, o.path, Repeatable, func(a *Attempt) (err error) {
 		o.open = o.open || a.Unsure
 		if !known {
-			claim.tryIn(a.Session)
+			claim.TryIn(&a.Session.Ephemerals)
 			responses, err = Call(ctx, a.Session, Request{Op: request.NameMulti, Path: o.full, Operations: len(full)}, func(*zk.Conn) ([]zk.MultiResponse, error) {
 				return a.Session.Multi(full)
 			}, nil)

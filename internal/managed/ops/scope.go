@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/ephemerals"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
@@ -26,8 +27,8 @@ type Scope struct {
 	In     *Session        // nil: any
 	Budget backoff.BackOff // of the operation that this is a part of; nil: a new one
 
-	Patient   bool // waits for a connection without end, even while the client is refused
-	Allowance      // of the ephemeral znodes that are created
+	Patient   bool                 // waits for a connection without end, even while the client is refused
+	Allowance ephemerals.Allowance // of the ephemeral znodes that are created
 
 	unique bool // a path names one znode for ever, so a write to it may be repeated
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/ephemerals"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/wire"
@@ -26,8 +27,8 @@ import (
 //   - if it is a SetACL, and the ACL is its own: nothing dates that;
 //   - if it is a Create, and the znode is an ephemeral one of its session that
 //     is later and has its data, and no other create can have made it: see
-//     openCreates. Any other znode may be another client's, however equal,
-//     and both clients would take it for their own.
+//     Session of package ephemerals. Any other znode may be another client's,
+//     however equal, and both clients would take it for their own.
 //
 // Otherwise the error is one with MaybeApplied, and says what exists.
 
@@ -38,12 +39,6 @@ const anyVersion = -1
 // version but -1 is another one once a try was executed.
 func (w Scope) atVersion(version int32) Idempotence {
 	return Idempotence(version != anyVersion || w.unique)
-}
-
-// isLost reports whether err is of a request that was perhaps sent, and has no
-// answer.
-func isLost(err error) bool {
-	return err != nil && (IsDetached(err) || zkerr.Classify(err) == zkerr.Ambiguous)
 }
 
 // lookFor looks for a write that was sent once, and whose answer was lost. It
@@ -104,7 +99,7 @@ func (w Scope) Set(ctx context.Context, path string, data []byte, version int32)
 	return requestAt(ctx, w, request.NameSet, path, request.BlobSize(data)+request.Int32Size, again, func(conn *zk.Conn, full string) (*zk.Stat, error) {
 		return conn.Set(full, data, version)
 	}, func(a *Attempt, stat *zk.Stat, err error) (*zk.Stat, error) {
-		if again == Repeatable || !isLost(err) {
+		if again == Repeatable || !IsLost(err) {
 			return stat, err
 		}
 		return w.lookFor(ctx, a, path, err, readData, func(n Node, _ *Session) error {
@@ -127,7 +122,7 @@ func (w Scope) SetACL(ctx context.Context, path string, acl []zk.ACL, version in
 	return requestAt(ctx, w, request.NameSetACL, path, request.ACLSize(acl)+request.Int32Size, again, func(conn *zk.Conn, full string) (*zk.Stat, error) {
 		return conn.SetACL(full, acl, version)
 	}, func(a *Attempt, stat *zk.Stat, err error) (*zk.Stat, error) {
-		if again == Repeatable || !isLost(err) {
+		if again == Repeatable || !IsLost(err) {
 			return stat, err
 		}
 		return w.lookFor(ctx, a, path, err, readACL, func(n Node, _ *Session) error {
@@ -155,18 +150,18 @@ func (w Scope) createOnce(ctx context.Context, path string, data []byte, flags i
 	}
 	made, err := withChroot(ctx, w, func(w Scope) (made string, err error) {
 		err = w.Do(ctx, request.NameCreate, path, OnceOnly, func(a *Attempt) error {
-			end := a.Session.creates.begin(ephemeralAt(full, flags)...)
+			end := a.Session.Ephemerals.Begin(ephemerals.Fixed(full, flags)...)
 			a.Seen = a.Session.Chain().Seen() // another create that was answered since begin is known to be another one
-			claim.tryIn(a.Session)
+			claim.TryIn(&a.Session.Ephemerals)
 			made, err = Call(ctx, a.Session, Request{Op: request.NameCreate, Path: full}, func(conn *zk.Conn) (string, error) {
 				made, err := send(conn, full)
-				end(err)
+				end(IsLost(err))
 				return made, err
 			}, nil)
 			if !IsDetached(err) {
-				end(err) // also if nothing was sent
+				end(IsLost(err)) // also if nothing was sent
 			}
-			if request.IsSequential(flags) || !isLost(err) {
+			if request.IsSequential(flags) || !IsLost(err) {
 				return err
 			}
 			made = full
@@ -190,10 +185,10 @@ func (w Scope) createOnce(ctx context.Context, path string, data []byte, flags i
 // made reports whether the znode n, which was read in a session, can only have
 // been made by the create of this try.
 func (a *Attempt) made(n Node, in *Session, full string, flags int32) bool {
-	if ephemeralAt(full, flags) == nil {
+	if ephemerals.Fixed(full, flags) == nil {
 		return false
 	}
-	several := a.Session.creates.resolve(full)
+	several := a.Session.Ephemerals.Resolve(full)
 	return !several && in == a.Session && n.Stat != nil && n.Stat.EphemeralOwner == in.Chain().ID() && n.Stat.Czxid > a.Seen
 }
 

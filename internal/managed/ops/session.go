@@ -3,6 +3,7 @@ package ops
 import (
 	"time"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/ephemerals"
 	"github.com/zkrecipes/zkrecipes/internal/managed/link"
 	"github.com/zkrecipes/zkrecipes/internal/managed/offers"
 	life "github.com/zkrecipes/zkrecipes/internal/managed/session"
@@ -13,10 +14,10 @@ type Session struct {
 	*life.Session
 	*offers.Said // by the servers of its connections
 	Client       *Client
+	Ephemerals   ephemerals.Session
 	onList       func(dir string, names []string) // see Listed
 
 	answerSizes answerSizes
-	creates     openCreates
 }
 
 // NewSession returns a session of a client. listed is called for each list of a

@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/ephemerals"
 	"github.com/zkrecipes/zkrecipes/internal/test/standing"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
@@ -41,4 +42,4 @@ type noObserver struct{}
 func (noObserver) Observes() bool                                   { return false }
 func (noObserver) Began(context.Context, Request) (end func(error)) { return nil }
 func (noObserver) Retried(context.Context, Retry)                   {}
-func (noObserver) EphemeralsChanged(EphemeralsChange)               {}
+func (noObserver) EphemeralsChanged(ephemerals.Change)              {}

@@ -20,6 +20,10 @@ func Create(conn *zk.Conn, full string, data []byte, flags int32, acl []zk.ACL) 
 	return made, err
 }
 
+// IsEphemeral reports whether znodes that are created with these flags end with
+// their session.
+func IsEphemeral(flags int32) bool { return flags&zk.FlagEphemeral != 0 && flags < zk.FlagContainer }
+
 // IsSequential reports whether the server appends a number to the names of
 // znodes that are created with these flags.
 func IsSequential(flags int32) bool {

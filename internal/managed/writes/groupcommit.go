@@ -321,7 +321,7 @@ func (g *groupCommit) send(f *flight) {
 	first := f.writes[0]
 	ask := ops.Request{Op: request.NameMulti, Path: first.path, Operations: len(operations)}
 	responses, err := ops.Observed(first.ctx, s.Session, ask, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return request.Multi(conn, operations) })
-	s.SettleMulti(nil, "", operations, responses, err)
+	s.Client.Ephemerals.SettleMulti(nil, "", operations, responses, err)
 	s.Chain().ForgetSent(unsent)
 	g.landed(f)
 	s.cfg.Observer.Batched(len(operations))

@@ -166,9 +166,9 @@ func (p *plainCreates) send(batch, rest []*plainCreate, refusals map[refusal]int
 	if len(batch) == 1 {
 		op := batch[0].op
 		_, err = ops.Observed(context.Background(), s.Session, ops.Request{Op: request.NameCreate, Path: op.Path}, func(conn *zk.Conn) (string, error) {
-			end := s.BeginCreates(op.Path)
+			end := s.Ephemerals.Begin(op.Path)
 			made, err := request.Create(conn, op.Path, op.Data, op.Flags, op.Acl)
-			end(err)
+			end(ops.IsLost(err))
 			return made, err
 		})
 	} else {

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/ephemerals"
 	"github.com/zkrecipes/zkrecipes/internal/managed/ops"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
@@ -94,7 +95,7 @@ type protectedCreate struct {
 	also      []request.Read // see groupedWrite
 	instead   string         // the same
 	unhurried bool           // see Session.Unhurried
-	ops.Allowance
+	ephemerals.Allowance
 }
 
 func (p *protectedCreate) create(ctx context.Context, a *ops.Attempt, op *zk.CreateRequest) (made, error) {
@@ -169,7 +170,7 @@ func (p *protectedCreate) find(ctx context.Context, flags int32, budget backoff.
 		return made{}, nil
 	}
 	path := layout.Join(p.dir, l.names[i])
-	if ops.IsEphemeral(flags) {
+	if request.IsEphemeral(flags) {
 		found, stat, err := w.Exists(ctx, path)
 		switch {
 		case err != nil:

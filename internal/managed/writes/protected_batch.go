@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/ephemerals"
 	"github.com/zkrecipes/zkrecipes/internal/managed/ops"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
@@ -59,7 +60,7 @@ type batchCreate struct {
 	dir       string
 	ids       []string
 	unhurried bool // see Session.Unhurried
-	ops.Allowance
+	ephemerals.Allowance
 }
 
 // ops returns the operations of the batch under new ids, with absolute paths.
@@ -101,7 +102,7 @@ func (m *batchCreate) create(ctx context.Context, operations []any, before int, 
 	}
 	responses, err := ops.Detach(patience, s.Session, func() ([]zk.MultiResponse, error) {
 		responses, err := ops.Observed(patience, s.Session, ask, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return request.Multi(conn, operations) })
-		s.SettleMulti(claim, "", operations, responses, err)
+		s.Client.Ephemerals.SettleMulti(claim, "", operations, responses, err)
 		return responses, err
 	}, func(late []zk.MultiResponse, err error) {
 		switch {

@@ -36,6 +36,7 @@ var floors = map[string]int{
 	"internal/managed/talk":       5,
 	"internal/managed/serverlist": 4,
 	"internal/managed/proof":      3,
+	"internal/managed/ephemerals": 3,
 	"internal/managed/request":    2,
 	"internal/managed/zkerr":      1,
 }

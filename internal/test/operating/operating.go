@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/zap"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/ephemerals"
 	"github.com/zkrecipes/zkrecipes/internal/managed/link"
 	"github.com/zkrecipes/zkrecipes/internal/managed/ops"
 	life "github.com/zkrecipes/zkrecipes/internal/managed/session"
@@ -88,7 +89,7 @@ func (Observer) Began(context.Context, ops.Request) (end func(error)) { return f
 func (Observer) Retried(context.Context, ops.Retry) {}
 
 // EphemeralsChanged is that of ops.Observer.
-func (Observer) EphemeralsChanged(ops.EphemeralsChange) {}
+func (Observer) EphemeralsChanged(ephemerals.Change) {}
 
 // Batched is that of the observer of package writes.
 func (Observer) Batched(int) {}
