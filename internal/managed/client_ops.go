@@ -107,12 +107,12 @@ func (c *Client) MakeDirectory(ctx context.Context, dir string) error {
 }
 
 // Filled says that something was created in a directory.
-func (c *Client) Filled(dir string) { c.core().ops.Filled(c.root.Fix(dir)) }
+func (c *Client) Filled(dir string) { c.core().ops.Directories.NoteFilled(c.root.Fix(dir)) }
 
 // Used is Filled for a contender, in a directory that recipes make as a
 // container: framework.WithSweep may delete it.
 func (c *Client) Used(dir string) {
-	c.core().ops.Used(c.root.Fix(dir))
+	c.core().ops.Directories.Used(c.root.Fix(dir))
 }
 
 // ReadAll is Session.ReadAll in any session.

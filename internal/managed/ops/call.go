@@ -3,11 +3,13 @@ package ops
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
+	life "github.com/zkrecipes/zkrecipes/internal/managed/session"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/stack"
 )
@@ -16,6 +18,32 @@ import (
 // the observers of it.
 func Call[T any](ctx context.Context, s *Session, ask Request, wire func(*zk.Conn) (T, error), late func(T, error)) (T, error) {
 	return Detach(ctx, s, func() (T, error) { return Observed(ctx, s, ask, wire) }, late)
+}
+
+// Observed makes a call of the wire client, and reports it to the observers,
+// and a delete also to what counts ephemeral znodes.
+func Observed[T any](ctx context.Context, s *Session, ask Request, call func(*zk.Conn) (T, error)) (T, error) {
+	end := s.StartObserved(ctx, ask)
+	value, err := life.Call(s.Session, call)
+	end(err)
+	if ask.Op == request.NameDelete {
+		s.Client.Ephemerals.OnDelete(ask.Path, err)
+	}
+	return value, err
+}
+
+// StartObserved reports to the observers that a request begins, and returns a
+// function that must be called when it has ended. ask has Op and Path, and
+// Operations and Began unless these are 1 and now.
+func (s *Session) StartObserved(ctx context.Context, ask Request) (end func(error)) {
+	if !s.Client.observer.Observes() {
+		return func(error) {}
+	}
+	ask.Operations = max(ask.Operations, 1)
+	if ask.Session, ask.Server = s.Chain().ID(), s.Conn().Server(); ask.Began.IsZero() {
+		ask.Began = time.Now()
+	}
+	return s.Client.observer.Began(ctx, ask)
 }
 
 // sync makes the server of this session catch up with its leader.

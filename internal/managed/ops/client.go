@@ -10,10 +10,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/closed"
+	"github.com/zkrecipes/zkrecipes/internal/managed/directories"
 	"github.com/zkrecipes/zkrecipes/internal/managed/ephemerals"
+	"github.com/zkrecipes/zkrecipes/internal/managed/link"
 	"github.com/zkrecipes/zkrecipes/internal/managed/offers"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
-	"github.com/zkrecipes/zkrecipes/internal/managed/servers"
+	life "github.com/zkrecipes/zkrecipes/internal/managed/session"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
 
@@ -24,13 +26,11 @@ type Client struct {
 
 	*offers.Known // of the servers
 	Ephemerals    *ephemerals.Account
+	Directories   *directories.Known
 
 	above    Above
 	observer Observer
 	tasks    *sync.WaitGroup // goroutines, each of which ends by itself
-
-	sweeper sweeper
-	unused  unused
 
 	mu    sync.Mutex                  // guards what follows
 	roots map[request.Prefix]struct{} // chroots and namespaces that were found to exist since the latest connect
@@ -68,33 +68,39 @@ type Above interface {
 	ChrootMade()
 }
 
-// New returns a client of operations. It calls nobody before Start. What it
-// runs ends by itself, or once closing is closed.
-func New(cfg Config, s *servers.Servers, above Above, o Observer, closing <-chan struct{}, tasks *sync.WaitGroup) *Client {
-	c := &Client{
-		Config: cfg, Known: offers.New(s, cfg.SessionTimeout, cfg.NoContainers, cfg.Log, closing, tasks), above: above, observer: o, Closing: closing, tasks: tasks,
-		sweeper: sweeper{dirs: make(map[string]*sweptDir)},
-	}
-	c.Ephemerals = ephemerals.New(ephemerals.Config{Client: cfg.Client, MaxRequest: cfg.MaxRequest, Max: cfg.MaxEphemerals, SessionTimeout: cfg.SessionTimeout}, told{c})
-	return c
-}
-
-// Start begins what runs by itself.
-func (c *Client) Start() {
-	if c.Config.Sweep > 0 {
-		c.tasks.Go(c.sweep)
-	}
-}
-
-// Connected says that there is another connection, which may lead to other
-// znodes.
-func (c *Client) Connected() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.roots = nil
-}
-
 func (c *Client) isClosing() bool { return closed.Is(c.Closing) }
 
 // Fits returns an error if a request whose body has size bytes is too large.
 func (c *Client) Fits(size int) error { return request.Fits(size, c.Config.MaxRequest) }
+
+// Session is one session, with what the operations in it share.
+type Session struct {
+	*life.Session
+	*offers.Said // by the servers of its connections
+	Client       *Client
+	Ephemerals   ephemerals.Session
+	onList       func(dir string, names []string) // see Listed
+
+	answerSizes answerSizes
+}
+
+// Listed says that a directory was listed in this session, and what it has.
+func (s *Session) Listed(dir string, names []string) { s.onList(dir, names) }
+
+// explain is that of the chain. s may be nil.
+func (s *Session) explain(err error, since time.Time) error {
+	if s == nil {
+		return err
+	}
+	return s.Chain().Explain(err, since)
+}
+
+// HasEnded reports whether a connection, or the session, has ended.
+func (s *Session) HasEnded(on *link.Link) bool {
+	select {
+	case <-s.Over():
+		return true
+	default:
+		return on.HasEnded()
+	}
+}

@@ -6,10 +6,10 @@
 //
 // A Client is what all operations of a client share, and a Session what those
 // in one session share. Both belong to the client that makes them. The Client
-// knows which chroots exist, and which directories it has made and nobody has
-// used. The Session knows how large answers are. Each of these has a mutex,
-// with which nothing is called that waits. Package ephemerals has the account
-// of ephemeral znodes, and package offers knows what the servers have.
+// knows which chroots exist, the Session how large answers are. Each of these
+// has a mutex, with which nothing is called that waits. What else is remembered
+// is in packages below: the account of ephemeral znodes, the directories that
+// were made or used, and what the servers have (package offers).
 //
 // # What callers may rely on
 //
@@ -21,19 +21,20 @@
 //
 // # A create whose connection ends
 //
-// scope.go calls createOnce of sent_once.go. ephemerals.go claims its bytes,
-// retry.go chooses the session, call.go and observed.go make the call. It is
-// never repeated: sent_once.go waits in retry.go for a connection, syncs and
-// reads, and then recognizes its znode or returns an error with MaybeApplied.
-// The creates of contenders and presences go through package writes instead.
+// createOnce of sent_once.go claims its bytes in ephemerals.go. retry.go
+// chooses the session, and call.go makes the call. It is never repeated:
+// sent_once.go waits in retry.go for a connection, syncs and reads, and then
+// recognizes its znode or returns an error with MaybeApplied. The creates of
+// contenders and presences go through package writes instead.
 //
 // # In which order to read
 //
-// First scope.go, retry.go and call.go: how an operation is tried. Then
-// sent_once.go and once.go, for writes that must not be repeated; multi.go,
-// put.go, update.go, delete_created.go and delete_tree.go use these. Then
-// read_all.go, with answer_sizes.go, for many reads in few requests. root.go
-// explains znodes that are missing. unused.go and sweep.go are about
-// directories. ephemerals.go makes room for ephemeral znodes. client.go,
-// session.go and observed.go have what all of these share.
+// No file uses a later one: observed.go, answer_sizes.go and client.go have
+// what all operations share. retry.go and call.go say how one is tried. root.go
+// explains znodes that are missing. one_request.go has what may be repeated, or
+// has a version. sweep.go deletes directories, make_path.go makes them.
+// ephemerals.go makes room for ephemeral znodes. sent_once.go has writes that
+// must not be repeated. read_all.go does many reads in few requests. once.go,
+// put.go, update.go, delete_created.go and delete_tree.go use all of these.
+// new.go makes a client.
 package ops

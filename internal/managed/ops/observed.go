@@ -4,11 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zkrecipes/zkrecipes/internal/managed/ephemerals"
-	"github.com/zkrecipes/zkrecipes/internal/managed/request"
-	life "github.com/zkrecipes/zkrecipes/internal/managed/session"
 )
 
 // Request is a request to the ensemble, as framework.Request says.
@@ -26,32 +22,6 @@ type Retry struct {
 	Op   string
 	Path string
 	Err  error
-}
-
-// Observed makes a call of the wire client, and reports it to the observers,
-// and a delete also to what counts ephemeral znodes.
-func Observed[T any](ctx context.Context, s *Session, ask Request, call func(*zk.Conn) (T, error)) (T, error) {
-	end := s.StartObserved(ctx, ask)
-	value, err := life.Call(s.Session, call)
-	end(err)
-	if ask.Op == request.NameDelete {
-		s.Client.Ephemerals.OnDelete(ask.Path, err)
-	}
-	return value, err
-}
-
-// StartObserved reports to the observers that a request begins, and returns a
-// function that must be called when it has ended. ask has Op and Path, and
-// Operations and Began unless these are 1 and now.
-func (s *Session) StartObserved(ctx context.Context, ask Request) (end func(error)) {
-	if !s.Client.observer.Observes() {
-		return func(error) {}
-	}
-	ask.Operations = max(ask.Operations, 1)
-	if ask.Session, ask.Server = s.Chain().ID(), s.Conn().Server(); ask.Began.IsZero() {
-		ask.Began = time.Now()
-	}
-	return s.Client.observer.Began(ctx, ask)
 }
 
 // Observer hears of requests. No method waits for an observer of the user's.

@@ -12,10 +12,24 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/internal/ctxerr"
+	"github.com/zkrecipes/zkrecipes/internal/managed/ephemerals"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/retry"
 )
+
+// Scope says where operations are executed: in any session, or in one.
+type Scope struct {
+	Client *Client
+	Root   request.Prefix  // of the paths
+	In     *Session        // nil: any
+	Budget backoff.BackOff // of the operation that this is a part of; nil: a new one
+
+	Patient   bool                 // waits for a connection without end, even while the client is refused
+	Allowance ephemerals.Allowance // of the ephemeral znodes that are created
+
+	unique bool // a path names one znode for ever, so a write to it may be repeated
+}
 
 // Attempt is one try of an operation in a session.
 type Attempt struct {

@@ -28,8 +28,7 @@ func (w Scope) NameMissingRoot(ctx context.Context, err error) error {
 		if root == "" || w.Client.knowsRoot(root) {
 			continue
 		}
-		all := Scope{Client: w.Client, In: w.In, Budget: w.Client.Config.Retry()}
-		found, _, lookErr := all.Exists(ctx, string(root))
+		found, lookErr := w.hasRoot(ctx, string(root))
 		switch why := w.Client.missing(root, e.Err); {
 		case found:
 			w.Client.learnRoot(root)
@@ -44,6 +43,20 @@ func (w Scope) NameMissingRoot(ctx context.Context, err error) error {
 		return &zkerr.Op{Op: e.Op, Path: e.Path, Root: e.Root, Err: err, Maybe: e.Maybe}
 	}
 	return err
+}
+
+// hasRoot reports whether a znode exists. It does not ask why not, as Exists
+// does.
+func (w Scope) hasRoot(ctx context.Context, full string) (found bool, err error) {
+	all := Scope{Client: w.Client, In: w.In, Budget: w.Client.Config.Retry()}
+	err = all.Do(ctx, request.NameExists, full, Repeatable, func(a *Attempt) (err error) {
+		found, err = Call(ctx, a.Session, Request{Op: request.NameExists, Path: full}, func(conn *zk.Conn) (bool, error) {
+			found, _, err := conn.Exists(full)
+			return found, err
+		}, nil)
+		return err
+	})
+	return found && err == nil, err // the wire client says found after every error
 }
 
 // missing returns the error of an operation that has failed with err, because a
@@ -70,30 +83,6 @@ func (w Scope) RequireChroot(ctx context.Context, op, path string) error {
 	return nil
 }
 
-// withChroot makes a create. If a znode is missing, and the client may create
-// its chroot, it does so, and makes the create once more, which was not
-// executed. It does not ask first whether the chroot is there by now: another
-// client may have created it since.
-func withChroot[T any](ctx context.Context, w Scope, create func(Scope) (T, error)) (T, error) {
-	c := w.Client
-	if !c.Config.CreateChroot || c.Config.Chroot == "" {
-		return create(w)
-	}
-	if w.Budget == nil {
-		w.Budget = c.Config.Retry() // for all of it
-	}
-	value, err := create(w)
-	if !errors.Is(err, zk.ErrNoNode) {
-		return value, err
-	}
-	all := Scope{Client: c, In: w.In, Budget: w.Budget}
-	if err := all.makePath(ctx, string(c.Config.Chroot), createPersistent); err != nil {
-		return value, err
-	}
-	c.above.ChrootMade()
-	return create(w)
-}
-
 func (c *Client) knowsRoot(root request.Prefix) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,4 +103,12 @@ func (c *Client) learnRoot(root request.Prefix) {
 		c.roots = make(map[request.Prefix]struct{})
 	}
 	c.roots[root] = struct{}{}
+}
+
+// Connected says that there is another connection, which may lead to other
+// znodes.
+func (c *Client) Connected() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.roots = nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -15,12 +16,12 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/wire"
 )
 
-// This file sends a caller's Set and SetACL at any version, and Create, once. A
-// second execution would undo what others have done since the first: it would
-// overwrite their data, or bring a znode back that they have deleted.
+// This file sends a caller's Create, Set and SetACL at any version, and Multi,
+// once. A second execution would undo what others have done since the first: it
+// would overwrite their data, or bring a znode back that they have deleted.
 //
-// After an unknown outcome the znode is read behind a sync. The write has
-// succeeded
+// After an unknown outcome of a Multi nobody knows. Otherwise the znode is read
+// behind a sync. The write has succeeded
 //
 //   - if it is a Set, the data are its own, and they were written later than
 //     all that the session had seen when the Set was sent;
@@ -75,16 +76,6 @@ func (w Scope) lookFor(ctx context.Context, a *Attempt, path string, lost error,
 	return found.Stat, nil
 }
 
-func readData(conn *zk.Conn, full string) (n Node, err error) {
-	n.Data, n.Stat, err = conn.Get(full)
-	return n, err
-}
-
-func readACL(conn *zk.Conn, full string) (n Node, err error) {
-	n.acl, n.Stat, err = conn.GetACL(full)
-	return n, err
-}
-
 // SetUnique is set at any version of a znode whose path never names another
 // one. It is repeated after an unknown outcome.
 func (w Scope) SetUnique(ctx context.Context, path string, data []byte) error {
@@ -134,6 +125,39 @@ func (w Scope) SetACL(ctx context.Context, path string, acl []zk.ACL, version in
 			}
 			return nil
 		})
+	})
+}
+
+// Create is framework.Client.Create, once: see sent_once.go.
+func (w Scope) Create(ctx context.Context, path string, data []byte, flags int32, acl []zk.ACL) (string, error) {
+	if len(acl) == 0 {
+		acl = w.Client.Config.ACL
+	}
+	return w.createOnce(ctx, path, data, flags, request.CreateSize(data, acl), func(conn *zk.Conn, full string) (string, error) {
+		if flags == zk.FlagContainer {
+			return w.Client.createContainer(conn, full, data, acl)
+		}
+		return request.Create(conn, full, data, flags, acl)
+	})
+}
+
+// longestTTL is the longest time to live that the protocol can express.
+const longestTTL = time.Duration(wire.MaxTTL) * time.Millisecond
+
+// CreateTTL is framework.Client.CreateTTL.
+func (w Scope) CreateTTL(ctx context.Context, path string, data []byte, flags int32, ttl time.Duration, acl []zk.ACL) (string, error) {
+	if ttl < time.Millisecond || ttl > longestTTL {
+		return "", &zkerr.Op{Op: request.NameCreate, Path: path, Err: fmt.Errorf("time to live %v: must be from 1ms to %v", ttl, longestTTL)}
+	}
+	if len(acl) == 0 {
+		acl = w.Client.Config.ACL
+	}
+	return w.createOnce(ctx, path, data, flags, request.CreateSize(data, acl)+request.Int64Size, func(conn *zk.Conn, full string) (string, error) {
+		made, err := conn.CreateTTL(full, data, flags, acl, ttl)
+		if err == nil {
+			err = request.CheckMade(full, made, flags)
+		}
+		return made, err
 	})
 }
 
@@ -203,4 +227,58 @@ func whatExists(n Node, data []byte, in *Session) error {
 		return fmt.Errorf("%w: with other data", zk.ErrNodeExists)
 	}
 	return fmt.Errorf("%w: an equal one", zk.ErrNodeExists)
+}
+
+// Multi is framework.Client.Multi: it is sent once.
+func (w Scope) Multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error) {
+	full, err := w.FixOps(ops)
+	if err != nil {
+		return nil, &zkerr.Op{Op: request.NameMulti, Path: string(w.Root) + "/", Err: err}
+	}
+	w, claim, err := w.claim(ctx, request.NameMulti, request.FirstPath(ops), full...)
+	if err != nil {
+		return nil, err
+	}
+	try := func(w Scope) ([]zk.MultiResponse, error) {
+		var responses []zk.MultiResponse
+		err := w.Do(ctx, request.NameMulti, request.FirstPath(ops), OnceOnly, func(a *Attempt) error {
+			claim.TryIn(&a.Session.Ephemerals)
+			var err error
+			responses, err = Call(ctx, a.Session, Request{Op: request.NameMulti, Path: request.FirstPath(full), Operations: len(full)}, func(*zk.Conn) ([]zk.MultiResponse, error) {
+				return a.Session.Multi(full)
+			}, nil)
+			return err
+		})
+		w.Root.UnfixMade(responses)
+		return responses, w.NameMissingRoot(ctx, request.NameRefused(err, ops, responses))
+	}
+	var responses []zk.MultiResponse
+	if slices.ContainsFunc(ops, func(op any) bool { return request.NameOf(op) == request.NameCreate }) {
+		responses, err = withChroot(ctx, w, try)
+	} else {
+		responses, err = try(w)
+	}
+	w.Client.Ephemerals.SettleMulti(claim, w.Root, full, responses, err)
+	return responses, err
+}
+
+// FixOps returns a copy of the operations, with absolute paths. The caller's
+// stay as they are, so that they can be used again.
+func (w Scope) FixOps(ops []any) ([]any, error) {
+	return request.FixAll(ops, w.Root, w.Client.Config.ACL, w.Client.Config.MaxRequest)
+}
+
+// Multi is request.Multi in this session, with its creates of ephemeral znodes
+// noted.
+func (s *Session) Multi(ops []any) ([]zk.MultiResponse, error) {
+	var paths []string
+	for _, op := range ops {
+		if create, ok := op.(*zk.CreateRequest); ok {
+			paths = append(paths, ephemerals.Fixed(create.Path, create.Flags)...)
+		}
+	}
+	end := s.Ephemerals.Begin(paths...)
+	responses, err := request.Multi(s.Conn(), ops)
+	end(IsLost(err))
+	return responses, err
 }

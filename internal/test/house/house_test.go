@@ -23,22 +23,23 @@ const root = "../../.."
 // floors are the packages of the managed client and those above it. Imports go
 // down.
 var floors = map[string]int{
-	"recipes":                     14,
-	"framework":                   13,
-	"internal/managed":            12, // the assembly: one client
-	"internal/managed/watches":    11,
-	"internal/managed/writes":     11,
-	"internal/managed/ops":        10,
-	"internal/managed/offers":     9,
-	"internal/managed/session":    8,
-	"internal/managed/link":       7,
-	"internal/managed/servers":    6,
-	"internal/managed/talk":       5,
-	"internal/managed/serverlist": 4,
-	"internal/managed/proof":      3,
-	"internal/managed/ephemerals": 3,
-	"internal/managed/request":    2,
-	"internal/managed/zkerr":      1,
+	"recipes":                      14,
+	"framework":                    13,
+	"internal/managed":             12, // the assembly: one client
+	"internal/managed/watches":     11,
+	"internal/managed/writes":      11,
+	"internal/managed/ops":         10,
+	"internal/managed/offers":      9,
+	"internal/managed/session":     8,
+	"internal/managed/link":        7,
+	"internal/managed/servers":     6,
+	"internal/managed/talk":        5,
+	"internal/managed/serverlist":  4,
+	"internal/managed/proof":       3,
+	"internal/managed/directories": 3,
+	"internal/managed/ephemerals":  3,
+	"internal/managed/request":     2,
+	"internal/managed/zkerr":       1,
 }
 
 // above are the folders that may import the managed client, apart from tests.
