@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/compound"
 	"github.com/zkrecipes/zkrecipes/internal/managed/ops"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 )
@@ -34,7 +35,7 @@ func (c *Client) Delete(ctx context.Context, path string, version int32) error {
 
 // DeleteCreated is framework.Client.DeleteCreated.
 func (c *Client) DeleteCreated(ctx context.Context, path string, created *zk.Stat) error {
-	return c.scope().DeleteCreated(ctx, path, created)
+	return compound.DeleteCreated(ctx, c.scope(), path, created)
 }
 
 // Exists is framework.Client.Exists.
@@ -82,8 +83,8 @@ func ValidatePath(path string) error { return request.ValidatePath(path) }
 func (c *Client) scope() ops.Scope { return ops.Scope{Client: c.core().ops, Root: c.root} }
 
 // MultiOnce is framework.Client.MultiOnce.
-func (c *Client) MultiOnce(ctx context.Context, marker string, note []byte, ops ...any) (ops.MultiOnceResult, error) {
-	return c.scope().MultiOnce(ctx, marker, note, ops...)
+func (c *Client) MultiOnce(ctx context.Context, marker string, note []byte, ops ...any) (compound.MultiOnceResult, error) {
+	return compound.MultiOnce(ctx, c.scope(), marker, note, ops...)
 }
 
 // SetUnique is Set at any version of a znode whose path never names
@@ -146,20 +147,20 @@ func ReadAll[R ~struct {
 
 // Put is framework.Client.Put.
 func (c *Client) Put(ctx context.Context, path string, data []byte, acl ...zk.ACL) (version int32, err error) {
-	return c.scope().Put(ctx, path, data, acl)
+	return compound.Put(ctx, c.scope(), path, data, acl)
 }
 
 // DeleteTree is framework.Client.DeleteTree.
 func (c *Client) DeleteTree(ctx context.Context, path string) (deleted []string, err error) {
-	return c.scope().DeleteTree(ctx, path)
+	return compound.DeleteTree(ctx, c.scope(), path)
 }
 
 // Update is framework.Client.Update.
 func (c *Client) Update(ctx context.Context, path string, change func(old []byte, stat *zk.Stat) ([]byte, error)) (*zk.Stat, error) {
-	return c.scope().Update(ctx, path, change)
+	return compound.Update(ctx, c.scope(), path, change)
 }
 
 // UpdateOnce is framework.Client.UpdateOnce.
-func (c *Client) UpdateOnce(ctx context.Context, path, marker string, change func(old []byte, stat *zk.Stat) ([]byte, error)) (ops.MultiOnceResult, error) {
-	return c.scope().UpdateOnce(ctx, path, marker, change)
+func (c *Client) UpdateOnce(ctx context.Context, path, marker string, change func(old []byte, stat *zk.Stat) ([]byte, error)) (compound.MultiOnceResult, error) {
+	return compound.UpdateOnce(ctx, c.scope(), path, marker, change)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/layout"
+	"github.com/zkrecipes/zkrecipes/internal/managed/compound"
 	"github.com/zkrecipes/zkrecipes/internal/managed/ephemerals"
 	"github.com/zkrecipes/zkrecipes/internal/managed/ops"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
@@ -119,7 +120,7 @@ func (s *Session) Delete(ctx context.Context, path string, version int32) error 
 
 // DeleteCreated is Client.DeleteCreated in this session.
 func (s *Session) DeleteCreated(ctx context.Context, path string, created *zk.Stat) error {
-	return s.scope().DeleteCreated(ctx, path, created)
+	return compound.DeleteCreated(ctx, s.scope(), path, created)
 }
 
 // Exists is Client.Exists in this session.

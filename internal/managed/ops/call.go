@@ -46,8 +46,8 @@ func (s *Session) StartObserved(ctx context.Context, ask Request) (end func(erro
 	return s.Client.observer.Began(ctx, ask)
 }
 
-// sync makes the server of this session catch up with its leader.
-func (s *Session) sync(ctx context.Context, full string) error {
+// Sync makes the server of this session catch up with its leader.
+func (s *Session) Sync(ctx context.Context, full string) error {
 	_, err := Call(ctx, s, Request{Op: request.NameSync, Path: full}, func(conn *zk.Conn) (string, error) { return conn.Sync(full) }, nil)
 	return err
 }

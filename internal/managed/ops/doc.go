@@ -34,7 +34,6 @@
 // explains znodes that are missing. one_request.go has what may be repeated, or
 // has a version. sweep.go deletes directories, make_path.go makes them.
 // ephemerals.go makes room for ephemeral znodes. sent_once.go has writes that
-// must not be repeated. read_all.go does many reads in few requests. once.go,
-// put.go, update.go, delete_created.go and delete_tree.go use all of these.
-// new.go makes a client.
+// must not be repeated. read_all.go does many reads in few requests. new.go
+// makes a client. Operations that are made of several are in package compound.
 package ops

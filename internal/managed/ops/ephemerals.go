@@ -23,9 +23,9 @@ import (
 // before a large sum is logged, it asks the ensemble which ones the session
 // has.
 
-// claim is Claim of the session, for one operation. What follows shares the
+// Claim is that of a session, for one operation. What follows shares the
 // budget of the scope that it returns.
-func (w Scope) claim(ctx context.Context, op, path string, creates ...any) (_ Scope, c *ephemerals.Claim, err error) {
+func (w Scope) Claim(ctx context.Context, op, path string, creates ...any) (_ Scope, c *ephemerals.Claim, err error) {
 	size := ephemerals.Size(creates...)
 	if size == 0 {
 		return w, nil, nil
@@ -162,7 +162,7 @@ func (s *Session) orNoServer(err error) error {
 // ephemeralPaths returns the paths of the session's ephemeral znodes, as of a
 // time after the call. on is the connection that there was before.
 func (s *Session) ephemeralPaths(ctx context.Context, on *link.Link) ([]string, error) {
-	if err := s.sync(ctx, "/"); err != nil { // the member may lag
+	if err := s.Sync(ctx, "/"); err != nil { // the member may lag
 		return nil, err
 	}
 	r, err := Call(ctx, s, Request{Op: request.NameEphemerals, Path: "/"}, func(*zk.Conn) (link.Reply, error) {

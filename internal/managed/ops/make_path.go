@@ -175,11 +175,11 @@ func (c *Client) latestSeen(conn *zk.Conn) int64 {
 	return s.Chain().Seen()
 }
 
-// withChroot makes a create. If a znode is missing, and the client may create
+// WithChroot makes a create. If a znode is missing, and the client may create
 // its chroot, it does so, and makes the create once more, which was not
 // executed. It does not ask first whether the chroot is there by now: another
 // client may have created it since.
-func withChroot[T any](ctx context.Context, w Scope, create func(Scope) (T, error)) (T, error) {
+func WithChroot[T any](ctx context.Context, w Scope, create func(Scope) (T, error)) (T, error) {
 	c := w.Client
 	if !c.Config.CreateChroot || c.Config.Chroot == "" {
 		return create(w)

@@ -3,6 +3,7 @@ package ops
 import (
 	"context"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
@@ -53,6 +54,16 @@ func (w Scope) fit(op, path string, flags int32, size int) (full string, err err
 		return "", &zkerr.Op{Op: op, Path: path, Err: err}
 	}
 	return full, nil
+}
+
+// DeleteOnce sends one delete, on the present connection or not at all: what
+// was read before the next one may not be true any more.
+func (w Scope) DeleteOnce(ctx context.Context, path string, version int32) error {
+	w.Budget = &backoff.StopBackOff{}
+	_, err := requestAt(ctx, w, request.NameDelete, path, request.Int32Size, OnceOnly, func(conn *zk.Conn, full string) (struct{}, error) {
+		return struct{}{}, conn.Delete(full, version)
+	}, nil)
+	return err
 }
 
 // Node is the result of reading a znode.

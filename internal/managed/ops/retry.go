@@ -123,9 +123,9 @@ func (w Scope) Do(ctx context.Context, op, path string, again Idempotence, try f
 	}
 }
 
-// rest waits for the next pause of the budget. It reports false if that is used
+// Rest waits for the next pause of the budget. It reports false if that is used
 // up.
-func (w Scope) rest(ctx context.Context) bool {
+func (w Scope) Rest(ctx context.Context) bool {
 	pause := w.Budget.NextBackOff()
 	if pause == backoff.Stop {
 		return false

@@ -33,13 +33,13 @@ import (
 //
 // Otherwise the error is one with MaybeApplied, and says what exists.
 
-// anyVersion is the version that matches each.
-const anyVersion = -1
+// AnyVersion is the version that matches each.
+const AnyVersion = -1
 
 // atVersion returns what may be done after a try to write at a version. Any
 // version but -1 is another one once a try was executed.
 func (w Scope) atVersion(version int32) Idempotence {
-	return Idempotence(version != anyVersion || w.unique)
+	return Idempotence(version != AnyVersion || w.unique)
 }
 
 // lookFor looks for a write that was sent once, and whose answer was lost. It
@@ -57,7 +57,7 @@ func (w Scope) lookFor(ctx context.Context, a *Attempt, path string, lost error,
 	var in *Session
 	err := w.Do(ctx, request.NameGet, path, Repeatable, func(a *Attempt) (err error) {
 		in = a.Session
-		if err = in.sync(ctx, full); err != nil {
+		if err = in.Sync(ctx, full); err != nil {
 			return err
 		}
 		found, err = Call(ctx, in, Request{Op: request.NameGet, Path: full}, func(conn *zk.Conn) (Node, error) { return read(conn, full) }, nil)
@@ -80,7 +80,7 @@ func (w Scope) lookFor(ctx context.Context, a *Attempt, path string, lost error,
 // one. It is repeated after an unknown outcome.
 func (w Scope) SetUnique(ctx context.Context, path string, data []byte) error {
 	w.unique = true
-	_, err := w.Set(ctx, path, data, anyVersion)
+	_, err := w.Set(ctx, path, data, AnyVersion)
 	return err
 }
 
@@ -168,11 +168,11 @@ func (w Scope) createOnce(ctx context.Context, path string, data []byte, flags i
 	if err != nil {
 		return "", err
 	}
-	w, claim, err := w.claim(ctx, request.NameCreate, path, &zk.CreateRequest{Path: full, Flags: flags})
+	w, claim, err := w.Claim(ctx, request.NameCreate, path, &zk.CreateRequest{Path: full, Flags: flags})
 	if err != nil {
 		return "", err
 	}
-	made, err := withChroot(ctx, w, func(w Scope) (made string, err error) {
+	made, err := WithChroot(ctx, w, func(w Scope) (made string, err error) {
 		err = w.Do(ctx, request.NameCreate, path, OnceOnly, func(a *Attempt) error {
 			end := a.Session.Ephemerals.Begin(ephemerals.Fixed(full, flags)...)
 			a.Seen = a.Session.Chain().Seen() // another create that was answered since begin is known to be another one
@@ -235,7 +235,7 @@ func (w Scope) Multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 	if err != nil {
 		return nil, &zkerr.Op{Op: request.NameMulti, Path: string(w.Root) + "/", Err: err}
 	}
-	w, claim, err := w.claim(ctx, request.NameMulti, request.FirstPath(ops), full...)
+	w, claim, err := w.Claim(ctx, request.NameMulti, request.FirstPath(ops), full...)
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +254,7 @@ func (w Scope) Multi(ctx context.Context, ops []any) ([]zk.MultiResponse, error)
 	}
 	var responses []zk.MultiResponse
 	if slices.ContainsFunc(ops, func(op any) bool { return request.NameOf(op) == request.NameCreate }) {
-		responses, err = withChroot(ctx, w, try)
+		responses, err = WithChroot(ctx, w, try)
 	} else {
 		responses, err = try(w)
 	}

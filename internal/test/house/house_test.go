@@ -26,6 +26,7 @@ var floors = map[string]int{
 	"recipes":                      14,
 	"framework":                    13,
 	"internal/managed":             12, // the assembly: one client
+	"internal/managed/compound":    11,
 	"internal/managed/watches":     11,
 	"internal/managed/writes":      11,
 	"internal/managed/ops":         10,

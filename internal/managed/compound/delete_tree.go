@@ -1,4 +1,4 @@
-package ops
+package compound
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/ops"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
@@ -28,12 +29,12 @@ type listed struct {
 }
 
 // DeleteTree is framework.Client.DeleteTree.
-func (w Scope) DeleteTree(ctx context.Context, path string) (deleted []string, err error) {
+func DeleteTree(ctx context.Context, w ops.Scope, path string) (deleted []string, err error) {
 	if path == "/" {
 		return nil, &zkerr.Op{Op: request.NameDelete, Path: path, Err: errors.New("the root is not deleted")}
 	}
 	for pass := range treePasses {
-		all, err := w.listTree(ctx, path)
+		all, err := listTree(ctx, w, path)
 		if errors.Is(err, zk.ErrNoNode) && pass > 0 {
 			return deleted, nil // another client has deleted the rest
 		} else if err != nil {
@@ -42,8 +43,8 @@ func (w Scope) DeleteTree(ctx context.Context, path string) (deleted []string, e
 		more := false // others have created some
 		slices.Reverse(all)
 		for len(all) > 0 {
-			n := w.batchOf(all)
-			left, err := w.deleteBatch(ctx, all[:n], &deleted)
+			n := batchOf(w, all)
+			left, err := deleteBatch(ctx, w, all[:n], &deleted)
 			if err != nil {
 				return deleted, err
 			}
@@ -60,7 +61,7 @@ func (w Scope) DeleteTree(ctx context.Context, path string) (deleted []string, e
 }
 
 // listTree lists a znode and all below it, level by level.
-func (w Scope) listTree(ctx context.Context, root string) ([]listed, error) {
+func listTree(ctx context.Context, w ops.Scope, root string) ([]listed, error) {
 	if err := w.Sync(ctx, root); err != nil { // otherwise a member that lags could show old znodes
 		return nil, err
 	}
@@ -94,7 +95,7 @@ func (w Scope) listTree(ctx context.Context, root string) ([]listed, error) {
 }
 
 // batchOf returns how many of the first znodes one request deletes.
-func (w Scope) batchOf(all []listed) (n int) {
+func batchOf(w ops.Scope, all []listed) (n int) {
 	for size := request.HeadSize + request.OperationHeadSize; n < min(len(all), treeBatch); n++ {
 		size += request.OperationSize(&zk.DeleteRequest{Path: w.Root.Fix(all[n].path)})
 		if n > 0 && size > min(treeBatchBytes, w.Client.Config.MaxRequest) {
@@ -107,16 +108,16 @@ func (w Scope) batchOf(all []listed) (n int) {
 // deleteBatch deletes several znodes in one request, or each alone if that was
 // not executed or nobody knows. It reports whether one of them has children
 // that were not listed.
-func (w Scope) deleteBatch(ctx context.Context, batch []listed, deleted *[]string) (left bool, err error) {
-	ops := make([]any, len(batch))
+func deleteBatch(ctx context.Context, w ops.Scope, batch []listed, deleted *[]string) (left bool, err error) {
+	deletes := make([]any, len(batch))
 	for i, z := range batch {
-		ops[i] = &zk.DeleteRequest{Path: z.path, Version: anyVersion}
+		deletes[i] = &zk.DeleteRequest{Path: z.path, Version: ops.AnyVersion}
 	}
-	_, err = w.Multi(ctx, ops)
+	_, err = w.Multi(ctx, deletes)
 	executed := err == nil || zkerr.MaybeApplied(err) // perhaps
 	for _, z := range batch {
 		if err != nil {
-			switch one := w.Delete(ctx, z.path, anyVersion); {
+			switch one := w.Delete(ctx, z.path, ops.AnyVersion); {
 			case errors.Is(one, zk.ErrNoNode) && !executed: // another client was faster
 				continue
 			case errors.Is(one, zk.ErrNotEmpty) && z.err != nil:

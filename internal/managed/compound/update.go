@@ -1,4 +1,4 @@
-package ops
+package compound
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/ops"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
@@ -15,41 +16,41 @@ import (
 // written in between.
 
 // Update writes what change makes of the data of a znode.
-func (w Scope) Update(ctx context.Context, path string, change func(old []byte, stat *zk.Stat) ([]byte, error)) (*zk.Stat, error) {
+func Update(ctx context.Context, w ops.Scope, path string, change func(old []byte, stat *zk.Stat) ([]byte, error)) (*zk.Stat, error) {
 	w.Budget = w.Client.Config.Retry() // for all of it
 	for {
-		set, err := w.compute(ctx, path, change)
+		set, err := compute(ctx, w, path, change)
 		if err != nil {
 			return nil, err
 		}
 		stat, err := w.Set(ctx, path, set.Data, set.Version)
-		if !errors.Is(err, zk.ErrBadVersion) || zkerr.MaybeApplied(err) || !w.rest(ctx) {
+		if !errors.Is(err, zk.ErrBadVersion) || zkerr.MaybeApplied(err) || !w.Rest(ctx) {
 			return stat, err
 		}
 	}
 }
 
-// UpdateOnce is update, with a marker: see once.
-func (w Scope) UpdateOnce(ctx context.Context, path, marker string, change func(old []byte, stat *zk.Stat) ([]byte, error)) (MultiOnceResult, error) {
-	o, err := w.once(marker)
+// UpdateOnce is Update, with a marker: see once.go.
+func UpdateOnce(ctx context.Context, w ops.Scope, path, marker string, change func(old []byte, stat *zk.Stat) ([]byte, error)) (MultiOnceResult, error) {
+	o, err := newOnce(w, marker)
 	if err != nil {
 		return MultiOnceResult{}, err
 	}
 	for {
-		set, err := o.compute(ctx, path, change)
+		set, err := compute(ctx, o.Scope, path, change)
 		if err != nil {
 			return o.settle(ctx, err)
 		}
 		result, err := o.send(ctx, nil, []any{set})
 		// If an earlier try is open, it does not matter here: it has the same marker.
-		if !errors.Is(err, zk.ErrBadVersion) || !o.rest(ctx) {
+		if !errors.Is(err, zk.ErrBadVersion) || !o.Rest(ctx) {
 			return result, err
 		}
 	}
 }
 
 // compute reads a znode, and returns the write that change wants.
-func (w Scope) compute(ctx context.Context, path string, change func([]byte, *zk.Stat) ([]byte, error)) (*zk.SetDataRequest, error) {
+func compute(ctx context.Context, w ops.Scope, path string, change func([]byte, *zk.Stat) ([]byte, error)) (*zk.SetDataRequest, error) {
 	fail := func(err error) (*zk.SetDataRequest, error) {
 		return nil, &zkerr.Op{Op: request.NameUpdate, Path: path, Err: err}
 	}
@@ -75,8 +76,8 @@ func (w Scope) compute(ctx context.Context, path string, change func([]byte, *zk
 func (o *once) settle(ctx context.Context, failed error) (MultiOnceResult, error) {
 	var result MultiOnceResult
 	var found bool
-	err := o.Do(ctx, request.NameGet, o.path, Repeatable, func(a *Attempt) error {
-		err := a.Session.sync(ctx, o.full)
+	err := o.Do(ctx, request.NameGet, o.path, ops.Repeatable, func(a *ops.Attempt) error {
+		err := a.Session.Sync(ctx, o.full)
 		if err == nil {
 			found, err = o.read(ctx, a.Session, &result)
 		}

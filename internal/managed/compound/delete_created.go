@@ -1,12 +1,12 @@
-package ops
+package compound
 
 import (
 	"context"
 	"errors"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zkrecipes/zkrecipes/internal/managed/ops"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 	"github.com/zkrecipes/zkrecipes/internal/turns"
@@ -18,7 +18,7 @@ import (
 // DeleteCreated is Client.DeleteCreated. It sends each delete once, for the
 // version that it has just read. After an unknown outcome it syncs and reads
 // again.
-func (w Scope) DeleteCreated(ctx context.Context, path string, created *zk.Stat) error {
+func DeleteCreated(ctx context.Context, w ops.Scope, path string, created *zk.Stat) error {
 	if created == nil {
 		return &zkerr.Op{Op: request.NameDelete, Path: path, Err: errors.New("the stat of the znode is nil")}
 	}
@@ -44,7 +44,7 @@ func (w Scope) DeleteCreated(ctx context.Context, path string, created *zk.Stat)
 		case err != nil:
 			return fail(err, unsure)
 		case found && version.CreatedOf(stat) == version.CreatedOf(created):
-			err = w.deleteOnce(ctx, path, stat.Version)
+			err = w.DeleteOnce(ctx, path, stat.Version)
 		case unsure:
 			return nil // an earlier try has deleted it, or another client
 		default:
@@ -60,18 +60,8 @@ func (w Scope) DeleteCreated(ctx context.Context, path string, created *zk.Stat)
 			return fail(err, unsure)
 		}
 		unsure = unsure || zkerr.MaybeApplied(err)
-		if !w.rest(ctx) {
+		if !w.Rest(ctx) {
 			return fail(err, unsure)
 		}
 	}
-}
-
-// deleteOnce sends one delete, on the present connection or not at all: what
-// was read before the next one may not be true any more.
-func (w Scope) deleteOnce(ctx context.Context, path string, version int32) error {
-	w.Budget = &backoff.StopBackOff{}
-	_, err := requestAt(ctx, w, request.NameDelete, path, request.Int32Size, OnceOnly, func(conn *zk.Conn, full string) (struct{}, error) {
-		return struct{}{}, conn.Delete(full, version)
-	}, nil)
-	return err
 }

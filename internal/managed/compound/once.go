@@ -1,4 +1,4 @@
-package ops
+package compound
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/internal/managed/ephemerals"
+	"github.com/zkrecipes/zkrecipes/internal/managed/ops"
 	"github.com/zkrecipes/zkrecipes/internal/managed/request"
 	"github.com/zkrecipes/zkrecipes/internal/managed/zkerr"
 )
@@ -35,22 +36,22 @@ type MultiOnceResult struct {
 }
 
 // MultiOnce executes operations, and creates the marker, unless that exists.
-func (w Scope) MultiOnce(ctx context.Context, marker string, note []byte, ops ...any) (MultiOnceResult, error) {
-	o, err := w.once(marker)
+func MultiOnce(ctx context.Context, w ops.Scope, marker string, note []byte, operations ...any) (MultiOnceResult, error) {
+	o, err := newOnce(w, marker)
 	if err != nil {
 		return MultiOnceResult{}, err
 	}
-	return o.send(ctx, note, ops)
+	return o.send(ctx, note, operations)
 }
 
 // once makes a multi whose marker is the znode at path.
 type once struct {
-	Scope
+	ops.Scope
 	path, full string // of the marker
 	open       bool   // a try may have been executed, or may be some time
 }
 
-func (w Scope) once(marker string) (*once, error) {
+func newOnce(w ops.Scope, marker string) (*once, error) {
 	err := request.ValidatePath(marker)
 	if err == nil && marker == "/" {
 		err = errors.New("it always exists")
@@ -64,20 +65,20 @@ func (w Scope) once(marker string) (*once, error) {
 
 // send makes tries until one is answered. It may be called again, with other
 // operations, after an error.
-func (o *once) send(ctx context.Context, note []byte, ops []any) (MultiOnceResult, error) {
-	all := append([]any{&zk.CreateRequest{Path: o.path, Data: note}}, ops...)
+func (o *once) send(ctx context.Context, note []byte, operations []any) (MultiOnceResult, error) {
+	all := append([]any{&zk.CreateRequest{Path: o.path, Data: note}}, operations...)
 	full, err := o.FixOps(all)
-	if err == nil && slices.ContainsFunc(ops, func(op any) bool { return request.PathOf(op) == o.path }) {
+	if err == nil && slices.ContainsFunc(operations, func(op any) bool { return request.PathOf(op) == o.path }) {
 		err = errors.New("an operation names the marker")
 	}
 	if err != nil {
 		return MultiOnceResult{}, &zkerr.Op{Op: request.NameMulti, Path: o.path, Err: err, Maybe: o.open}
 	}
-	_, claim, err := o.claim(ctx, request.NameMulti, o.path, full...)
+	_, claim, err := o.Claim(ctx, request.NameMulti, o.path, full...)
 	if err != nil {
 		return MultiOnceResult{}, err
 	}
-	result, err := withChroot(ctx, o.Scope, func(Scope) (MultiOnceResult, error) { return o.try(ctx, claim, note, all, full) })
+	result, err := ops.WithChroot(ctx, o.Scope, func(ops.Scope) (MultiOnceResult, error) { return o.try(ctx, claim, note, all, full) })
 	switch {
 	case err != nil || result.Repeated:
 		claim.Settle(err)
@@ -89,15 +90,15 @@ func (o *once) send(ctx context.Context, note []byte, ops []any) (MultiOnceResul
 	return result, err
 }
 
-func (o *once) try(ctx context.Context, claim *ephemerals.Claim, note []byte, ops, full []any) (MultiOnceResult, error) {
+func (o *once) try(ctx context.Context, claim *ephemerals.Claim, note []byte, operations, full []any) (MultiOnceResult, error) {
 	var result MultiOnceResult
 	var responses []zk.MultiResponse
 	known := false // that the operations were executed
-	err := o.Do(ctx, request.NameMulti, o.path, Repeatable, func(a *Attempt) (err error) {
+	err := o.Do(ctx, request.NameMulti, o.path, ops.Repeatable, func(a *ops.Attempt) (err error) {
 		o.open = o.open || a.Unsure
 		if !known {
 			claim.TryIn(&a.Session.Ephemerals)
-			responses, err = Call(ctx, a.Session, Request{Op: request.NameMulti, Path: o.full, Operations: len(full)}, func(*zk.Conn) ([]zk.MultiResponse, error) {
+			responses, err = ops.Call(ctx, a.Session, ops.Request{Op: request.NameMulti, Path: o.full, Operations: len(full)}, func(*zk.Conn) ([]zk.MultiResponse, error) {
 				return a.Session.Multi(full)
 			}, nil)
 			if err == nil {
@@ -118,7 +119,7 @@ func (o *once) try(ctx context.Context, claim *ephemerals.Claim, note []byte, op
 		return result, nil
 	}
 	var e *zkerr.Op
-	if err = request.NameRefused(err, ops, responses); errors.As(err, &e) {
+	if err = request.NameRefused(err, operations, responses); errors.As(err, &e) {
 		o.open = o.open || e.Maybe
 		e.Maybe = o.open
 	}
@@ -126,8 +127,8 @@ func (o *once) try(ctx context.Context, claim *ephemerals.Claim, note []byte, op
 }
 
 // read reports whether the marker is there, and reads it.
-func (o *once) read(ctx context.Context, s *Session, into *MultiOnceResult) (found bool, err error) {
-	n, err := Call(ctx, s, Request{Op: request.NameGet, Path: o.full}, func(conn *zk.Conn) (n Node, err error) {
+func (o *once) read(ctx context.Context, s *ops.Session, into *MultiOnceResult) (found bool, err error) {
+	n, err := ops.Call(ctx, s, ops.Request{Op: request.NameGet, Path: o.full}, func(conn *zk.Conn) (n ops.Node, err error) {
 		n.Data, n.Stat, err = conn.Get(o.full)
 		return n, err
 	}, nil)
