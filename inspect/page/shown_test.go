@@ -2,7 +2,6 @@ package page_test
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"regexp"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/inspect"
 	"github.com/zkrecipes/zkrecipes/inspect/page"
 	"github.com/zkrecipes/zkrecipes/internal/identity"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
@@ -181,21 +181,7 @@ func TestServersThatTellNothing(t *testing.T) {
 		"srvr is not executed because it is not in the whitelist.\n", "", "Mode\nLatency\n\x00\xff" + strings.Repeat("x", 100_000),
 		"Zookeeper version: <script>window.ran=true</script>\u202e-x\nMode: \x1b[2J\nConnections: 7\n",
 	} {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		t.Cleanup(func() { listener.Close() })
-		servers = append(servers, listener.Addr().String())
-		go func() {
-			for {
-				conn, err := listener.Accept()
-				if err != nil {
-					return
-				}
-				_, _ = io.ReadFull(conn, make([]byte, 4))
-				_, _ = io.WriteString(conn, answer)
-				conn.Close()
-			}
-		}()
+		servers = append(servers, tells(t, answer).address)
 	}
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -204,10 +190,7 @@ func TestServersThatTellNothing(t *testing.T) {
 	p := page.New(strings.Join(servers, ","))
 	defer p.Close()
 	body := sees(t, p, "/ensemble")
-	var got []string
-	for _, row := range regexp.MustCompile(`<tr><th scope="row">.*</tr>`).FindAllString(body, -1) {
-		got = append(got, strings.Join(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(row, " ")), " "))
-	}
+	got := toldRows(body)
 	const none = " not told not told not told not told"
 	want := []string{
 		servers[0] + none, servers[1] + none, servers[2] + none,
@@ -236,6 +219,60 @@ func TestTheStreamBeginsAsThePage(t *testing.T) {
 				t.Errorf("%s: loaded %q, and then got %q", address, loaded, sent)
 			}
 		}
+	})
+}
+
+// TestAges: since when a line is held and since when others wait are the times
+// that the ensemble has, or of the grant that the page has seen, and each age
+// counts from there.
+func TestAges(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		cells := regexp.MustCompile(`data-label="For" class="age"><time datetime="([^"]*)"( data-most)?[^>]*>([^<]*)</time>|">(\d+)\. [^<]*</span> <span class="quiet">for <time datetime="([^"]*)">([^<]*)<`)
+		shows := func(p *page.Page, want func() []string) {
+			t.Helper()
+			var got []string
+			for _, found := range cells.FindAllStringSubmatch(sees(t, p, "/"), -1) {
+				got = append(got, strings.Join(strings.Fields(strings.Join(found[1:], " ")), " "))
+			}
+			if want := want(); !slices.Equal(got, want) { // no time has passed since
+				t.Errorf("it shows %q, want %q", got, want)
+			}
+		}
+		stamp := func(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }
+		joined := func() time.Time { // by the ensemble's clock
+			t.Helper()
+			l, err := inspect.Read(t.Context(), w.ConnectNext(), "/app/x")
+			must(t, err)
+			return append(l.Holders, l.Waiting...)[len(l.Holders)+len(l.Waiting)-1].Since
+		}
+		held := bubble.Acquire(t, t.Context(), mutex(t, w.ConnectNext(), "/app/x", "web-1 pid 1"))
+		first := joined()
+		time.Sleep(90 * time.Second)
+		next := bubble.Acquiring(t.Context(), mutex(t, w.ConnectNext(), "/app/x", "web-2 pid 2"))
+		w.InLine("/app/x", 2)
+		second := joined()
+		time.Sleep(12 * time.Second)
+		p := of(t, w)
+		shows(p, func() []string {
+			return []string{stamp(first) + " data-most ≤" + ageText(first), "1 " + stamp(second) + " " + ageText(second)}
+		})
+
+		f := follow(t, p, "topic=")
+		time.Sleep(aLook)
+		bubble.Release(t, held)
+		held = bubble.Granted(t, next).Lease
+		granted := time.Now()
+		time.Sleep(3 * time.Second)
+		_, shown, _ := strings.Cut(sees(t, p, "/"), `data-label="For" class="age"><time datetime="`)
+		shown, _, _ = strings.Cut(shown, `"`)
+		since, err := time.Parse(time.RFC3339Nano, shown)
+		must(t, err)
+		if since.Before(granted.Add(-time.Millisecond)) || since.After(granted.Add(aLook)) {
+			t.Errorf("the grant at %v is shown as of %v", granted, since)
+		}
+		f.leave()
+		shows(p, func() []string { return []string{stamp(since) + " " + ageText(since)} })
+		bubble.Release(t, held)
 	})
 }
 
