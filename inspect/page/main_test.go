@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
+	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // of returns a page about the ensemble of a world.
@@ -128,3 +130,43 @@ func wait(t *testing.T, w *bubble.World, a recipes.Acquirer, dir string, n int) 
 
 // aLook is longer than the time between two looks.
 const aLook = 1500 * time.Millisecond
+
+// tally counts what a client reads, also with several reads in one request: use
+// its see as a control function.
+type tally struct {
+	mu          sync.Mutex
+	lists, data map[string]int // by path
+}
+
+func (c *tally) see(r testutil.Request) testutil.Action {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lists == nil {
+		c.lists, c.data = map[string]int{}, map[string]int{}
+	}
+	for _, op := range append(slices.Clone(r.Operations), testutil.Operation{Op: r.Op, Path: r.Path}) {
+		switch op.Op {
+		case testutil.OpGetChildren, testutil.OpGetChildren2:
+			c.lists[op.Path]++
+		case testutil.OpGetData:
+			c.data[op.Path]++
+		}
+	}
+	return testutil.Pass()
+}
+
+// take returns what was read since the last call: how many lists, and the reads
+// of data by path, with their sum.
+func (c *tally) take() (lists int, data map[string]int, sum int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.lists {
+		lists += n
+	}
+	for _, n := range c.data {
+		sum += n
+	}
+	data = c.data
+	c.lists, c.data = nil, nil
+	return lists, data, sum
+}

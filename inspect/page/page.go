@@ -181,7 +181,8 @@ func (p *Page) await(ctx context.Context, v view) error {
 func (p *Page) has(name string) (bool, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	asked := p.shown.err != nil || name == "line" || name == "process" || name == "" && (len(p.named) == 0 || !p.thingsAt.IsZero()) ||
+	seen := p.shown.model.Seen() // what is named, or asked, may be there before
+	asked := p.shown.err != nil || name == "process" || name == "line" && seen || name == "" && seen && (len(p.named) == 0 || !p.thingsAt.IsZero()) ||
 		name == "ensemble" && !p.ensemble.at.IsZero() || name == "deadlocks" && !p.cycles.at.IsZero()
 	return asked, p.changed
 }

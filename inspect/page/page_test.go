@@ -2,6 +2,7 @@ package page_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -106,31 +108,35 @@ func TestNothingWithoutViewers(t *testing.T) {
 // TestOneLookForAll: ten viewers cost what one costs.
 func TestOneLookForAll(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
-		c := w.ConnectNext()
-		held := bubble.Acquire(t, t.Context(), mutex(t, c, "/app/x", ""))
-		p := of(t, w)
+		held := bubble.Acquire(t, t.Context(), mutex(t, w.ConnectNext(), "/app/x", ""))
+		network := w.Embedded.ClientNet("page")
+		p := page.New(w.Servers(), page.WithClient(framework.WithDialer(network.Dial)))
+		defer p.Close()
+		var counts tally
+		network.Control(counts.see)
 		inLine := 1
-		cost := func(viewers int) int {
+		cost := func(viewers int) (lists, details int) {
 			var all []*following
 			for range viewers {
 				all = append(all, follow(t, p, "topic="))
 			}
 			time.Sleep(2 * aLook)
-			w.ResetRequests()
+			counts.take()
 			for i := range 5 { // each is seen
 				inLine++
 				wait(t, w, mutex(t, w.ConnectNext(), "/app/x", fmt.Sprint(viewers, i)), "/app/x", inLine)
 				time.Sleep(aLook)
 			}
-			counts := w.Cost()
+			lists, _, details = counts.take()
 			for _, f := range all {
 				f.leave()
 			}
-			return counts[testutil.OpGetData]
+			return lists, details
 		}
-		one := cost(1)
-		if ten := cost(10); ten > 3*one {
-			t.Errorf("%d reads for one viewer, %d for ten", one, ten)
+		lists, details := cost(1)
+		more, moreDetails := cost(10)
+		if lists < 5 || details < 4 || more*10 > lists*12 || moreDetails*10 > details*12 {
+			t.Errorf("%d lists and %d details for one viewer, %d and %d for ten", lists, details, more, moreDetails)
 		}
 		bubble.Release(t, held)
 	})
@@ -142,15 +148,38 @@ func TestOnlyWhatIsShownIsRead(t *testing.T) {
 	zkrtest.WithHeld(t, 300, func(t *testing.T, e *testutil.Embedded, _ *framework.Client) {
 		p := page.New(e.Servers(), page.WithClient(framework.WithDialer(e.Dial)))
 		defer p.Close()
-		e.ResetRequests()
+		var counts tally
+		defer e.Control(counts.see)()
 		sees(t, p, "/", "300 lines, 0 waiting", "100 more lines not shown")
-		if reads := e.Requests()[testutil.OpGetData]; reads > 200 {
-			t.Errorf("%d reads", reads)
+		if _, read, reads := counts.take(); reads != 200 || len(read) != 200 {
+			t.Errorf("%d reads of %d znodes", reads, len(read))
 		}
-		e.ResetRequests()
+		time.Sleep(5 * time.Second) // it rests four times as long as it has looked
 		sees(t, p, "/?filter=/0029", zkrtest.HeldDir(290), zkrtest.HeldDir(299))
-		if reads := e.Requests()[testutil.OpGetData]; reads > 10 {
-			t.Errorf("%d reads for ten lines", reads)
+		if _, read, reads := counts.take(); reads != 10 || len(read) != 10 {
+			t.Errorf("%d reads of %d znodes for ten lines", reads, len(read))
+		}
+	})
+}
+
+// TestMostDetails: viewers of different filters and of a line have one limit of
+// 200 lines, and the line is read.
+func TestMostDetails(t *testing.T) {
+	zkrtest.WithHeld(t, 300, func(t *testing.T, e *testutil.Embedded, _ *framework.Client) {
+		p := page.New(e.Servers(), page.WithClient(framework.WithDialer(e.Dial)))
+		defer p.Close()
+		var counts tally
+		defer e.Control(counts.see)()
+		for _, query := range []string{"&filter=/002", "&filter=/00", "line&path=" + zkrtest.HeldDir(299)} {
+			follow(t, p, "topic="+query)
+		}
+		time.Sleep(5 * time.Second)
+		_, read, reads := counts.take()
+		if len(read) != 200 || reads != 200 {
+			t.Errorf("%d reads of %d znodes, want 200", reads, len(read))
+		}
+		if read[zkrtest.HeldNode(299, 0)] != 1 {
+			t.Error("the holder of the line was not read")
 		}
 	})
 }
@@ -281,29 +310,46 @@ func TestAccess(t *testing.T) {
 	})
 }
 
-// TestRoots: whatever a request asks for, nothing outside of the roots is read,
-// not even a directory above them.
+// reading are the operations of a client that writes nothing.
+var reading = map[testutil.Op]bool{
+	testutil.OpGetData: true, testutil.OpGetChildren: true, testutil.OpGetChildren2: true, testutil.OpExists: true, testutil.OpMultiRead: true,
+	testutil.OpSync: true, testutil.OpPing: true, testutil.OpCreateSession: true, testutil.OpCloseSession: true,
+}
+
+// TestRoots: whatever a request asks for, nothing is written, and nothing
+// outside of the roots is read, not even a directory above them.
 func TestRoots(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, w *bubble.World) {
 		inside := bubble.Acquire(t, t.Context(), mutex(t, w.ConnectNext(), "/a/app/x", "web-1 pid 1"))
 		other := bubble.Acquire(t, t.Context(), mutex(t, w.ConnectNext(), "/b/y", "web-2 pid 2"))
 		outside := bubble.Acquire(t, t.Context(), mutex(t, w.ConnectNext(), "/a/application", "secret pid 3"))
-		p := of(t, w, page.WithRoots("/a/app", "/b", "/b/y", "/missing"))
+		p := of(t, w, page.WithRoots("/a/app", "/b", "/b/y", "/missing"), page.WithWatch(page.NewWatch()), page.WithData(), page.WithHistory(),
+			page.WithGroup("/a/app/group", presence.LayoutMember), page.WithServices("/a/app/services"), page.WithCounter("/missing/counter"), page.WithBarrier("/b/barrier"))
 		others := map[int64]bool{}
 		for _, s := range w.Sessions() {
 			others[s.ID] = true
 		}
 		var mu sync.Mutex
 		var wrong []string
+		seen := map[testutil.Op]bool{}
 		stop := w.Control(func(r testutil.Request) testutil.Action {
-			paths := []string{r.Path}
+			if others[r.Session] {
+				return testutil.Pass()
+			}
+			ops, paths := []testutil.Op{r.Op}, []string{r.Path}
 			for _, op := range r.Operations {
-				paths = append(paths, op.Path)
+				ops, paths = append(ops, op.Op), append(paths, op.Path)
 			}
 			mu.Lock()
 			defer mu.Unlock()
+			seen[r.Op] = true
+			for _, op := range ops {
+				if !reading[op] {
+					wrong = append(wrong, fmt.Sprint(op, " ", r.Path))
+				}
+			}
 			for _, path := range paths {
-				if !others[r.Session] && r.Op != testutil.OpSync && path != "" && path != "/a/app" && path != "/b" && path != "/missing" && !strings.HasPrefix(path, "/a/app/") && !strings.HasPrefix(path, "/b/") {
+				if r.Op != testutil.OpSync && path != "" && path != "/a/app" && path != "/b" && path != "/missing" && path != "/missing/counter" && !strings.HasPrefix(path, "/a/app/") && !strings.HasPrefix(path, "/b/") {
 					wrong = append(wrong, fmt.Sprint(r.Op, " ", path))
 				}
 			}
@@ -311,7 +357,10 @@ func TestRoots(t *testing.T) {
 		})
 		body := sees(t, p, "/", "/a/app/x", "/b/y", "2 lines")
 		f := follow(t, p, "topic=deadlocks")
-		time.Sleep(5 * time.Second)
+		for _, topic := range []string{"", "line&path=/a/app/x", "ensemble", "process"} {
+			follow(t, p, "topic="+topic)
+		}
+		time.Sleep(12 * time.Second)
 		sees(t, p, "/deadlocks", "No deadlock in 2 lines")
 		for _, path := range []string{"/a/application", "/", "/a", "/b/../a/application", "/zookeeper/config", "", "x", "/a/app/../../zookeeper"} {
 			answer := get(t, p, lineAt(path))
@@ -328,7 +377,12 @@ func TestRoots(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(wrong) > 0 {
-			t.Errorf("it has read %q", wrong)
+			t.Errorf("it has made the requests %q", wrong)
+		}
+		for _, op := range []testutil.Op{testutil.OpGetData, testutil.OpGetChildren2, testutil.OpMultiRead} {
+			if !seen[op] {
+				t.Errorf("no %v was seen", op)
+			}
 		}
 	})
 }
@@ -488,31 +542,101 @@ func TestData(t *testing.T) {
 	})
 }
 
-// TestTimeline: holders are bars, and a time in which nobody looked is a gap,
-// unless the page keeps a history.
+// TestTimeline: holders are bars, as looked at: to the second while somebody
+// looks. A time in which nobody looked is a gap, unless the page keeps a
+// history: then it looks every five seconds.
 func TestTimeline(t *testing.T) {
-	for _, history := range []bool{false, true} {
+	bar := regexp.MustCompile(`<g class="tone\d"><title>(web-\d) pid 1, [^<]*</title><rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"`)
+	for name, want := range map[string]struct {
+		gaps int
+		late time.Duration // how late a look may be
+		held time.Duration // for how long a holder may have been seen
+	}{
+		"nobody":    {4, 0, 0}, // before the page began, and behind each look
+		"a viewer":  {1, time.Second, 20 * time.Second},
+		"a history": {1, 5 * time.Second, 20 * time.Second},
+	} {
 		bubble.Run(t, func(t *testing.T, w *bubble.World) {
-			opts := []page.Option{}
-			if history {
+			network := w.Embedded.ClientNet("page")
+			var lists []time.Time
+			network.Control(func(r testutil.Request) testutil.Action {
+				if r.Op == testutil.OpGetChildren2 && r.Path == "/app/x" {
+					lists = append(lists, time.Now())
+				}
+				return testutil.Pass()
+			})
+			opts := []page.Option{page.WithClient(framework.WithDialer(network.Dial)), page.WithRoots("/app/x")}
+			if name == "a history" {
 				opts = append(opts, page.WithHistory())
 			}
-			p := of(t, w, opts...)
 			c := w.ConnectNext()
+			must(t, c.MakePersistentPath(t.Context(), "/app/x/note"))
+			p := page.New(w.Servers(), opts...)
+			defer p.Close()
+			pass := func(seconds int) {
+				t.Helper()
+				for i := range seconds {
+					if name == "a viewer" && i%10 == 0 {
+						follow(t, p, "topic=line&path=/app/x")
+					}
+					time.Sleep(time.Second)
+					must(t, c.Delete(t.Context(), "/app/x/note", -1)) // the list changes
+					must(t, c.MakePersistentPath(t.Context(), "/app/x/note"))
+				}
+			}
+			pass(3)
+			var grants []time.Time
 			for i := range 3 {
 				held := bubble.Acquire(t, t.Context(), mutex(t, c, "/app/x", fmt.Sprintf("web-%d pid 1", i)))
-				sees(t, p, lineAt("/app/x"))
-				time.Sleep(20 * time.Second)
+				grants = append(grants, time.Now())
+				if name == "nobody" {
+					sees(t, p, lineAt("/app/x"))
+				}
+				pass(20)
 				bubble.Release(t, held)
-				time.Sleep(5 * time.Second)
+				pass(5)
 			}
+			listed := slices.Clone(lists)
 			body := sees(t, p, lineAt("/app/x"), "web-0 pid 1", "web-1 pid 1", "web-2 pid 1")
-			wantGaps := 4 // before the page began, and behind each look
-			if history {
-				wantGaps = 1
+			if gaps := strings.Count(body, `class="gap"`); gaps != want.gaps {
+				t.Errorf("%s: %d gaps, want %d", name, gaps, want.gaps)
 			}
-			if gaps := strings.Count(body, `class="gap"`); gaps != wantGaps {
-				t.Errorf("history %t: %d gaps, want %d", history, gaps, wantGaps)
+			_, mark, _ := strings.Cut(body, `<p class="marks" aria-hidden="true"><span>`)
+			from, err := time.ParseInLocation(time.TimeOnly, mark[:len(time.TimeOnly)], time.Local)
+			must(t, err)
+			bars := bar.FindAllStringSubmatch(body, -1)
+			if len(bars) != len(grants) {
+				t.Fatalf("%s: bars %q", name, bars)
+			}
+			const pixel, drawn = 10 * time.Minute / 720, 10 * time.Minute / 7200 // a drawing has tenths of a pixel
+			for i, b := range bars {
+				x, errX := strconv.ParseFloat(b[2], 64)
+				width, errWidth := strconv.ParseFloat(b[3], 64)
+				must(t, errors.Join(errX, errWidth))
+				// The drawing begins on some day, at a time that is shown.
+				began := time.Date(grants[i].Year(), grants[i].Month(), grants[i].Day(), from.Hour(), from.Minute(), from.Second(), 0, time.Local)
+				if began.After(grants[i]) {
+					began = began.AddDate(0, 0, -1)
+				}
+				began = began.Add(time.Duration(x * float64(pixel)))
+				lasted := time.Duration(width * float64(pixel))
+				if late := began.Sub(grants[i]); b[1] != fmt.Sprint("web-", i) || late < -drawn || late > want.late+drawn {
+					t.Errorf("%s: the bar %d, of %s, begins %v after the grant", name, i, b[1], late)
+				}
+				if early := want.held - began.Sub(grants[i]) - lasted; want.held > 0 && (early < -2*drawn || early > want.late+2*drawn) {
+					t.Errorf("%s: the bar %d ends %v before the release", name, i, early)
+				}
+				if want.held == 0 && lasted > 2*time.Second {
+					t.Errorf("%s: the bar %d lasts %v, and nobody looked", name, i, lasted)
+				}
+			}
+			for i := 1; name == "a history" && i < len(listed); i++ {
+				if gap := listed[i].Sub(listed[i-1]); gap < 5*time.Second || gap > 5100*time.Millisecond {
+					t.Errorf("a list %v after another one", gap)
+				}
+			}
+			if name == "a history" && len(listed) < 14 {
+				t.Errorf("%d lists in 78s", len(listed))
 			}
 		})
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/zkrecipes/zkrecipes/internal/look"
 )
 
 // TestWaitsFor: what the last of those that wait waits for, in places among
@@ -48,9 +50,12 @@ func TestNamesOfACycle(t *testing.T) {
 	}
 }
 
-// TestHas: a page is shown when all that it names was looked at.
+// TestHas: a page is shown when the lines, and all that it names, were looked
+// at.
 func TestHas(t *testing.T) {
 	none, things := settings{}, settings{named: []named{{kind: "counter"}}}
+	var seen state
+	seen.model.Update(look.Look{})
 	for _, tt := range []struct {
 		topic string
 		page  settings
@@ -58,10 +63,13 @@ func TestHas(t *testing.T) {
 		at    time.Time // of the look at things
 		want  bool
 	}{
-		{"", none, state{}, time.Time{}, true},
-		{"", things, state{}, time.Time{}, false},
-		{"", things, state{}, time.Unix(1, 0), true},
-		{"line", things, state{}, time.Time{}, true},
+		{"", none, state{}, time.Time{}, false},
+		{"", none, seen, time.Time{}, true},
+		{"", things, seen, time.Time{}, false},
+		{"", things, state{}, time.Unix(1, 0), false},
+		{"", things, seen, time.Unix(1, 0), true},
+		{"line", things, state{}, time.Time{}, false},
+		{"line", things, seen, time.Time{}, true},
 		{"ensemble", none, state{}, time.Time{}, false},
 		{"deadlocks", none, state{}, time.Time{}, false},
 		{"ensemble", none, state{err: errors.New("no connection")}, time.Time{}, true},
