@@ -3,12 +3,14 @@ package page_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -118,41 +120,186 @@ func who(format string, args ...any) recipes.DataOption {
 	return recipes.WithData([]byte(fmt.Sprintf(format, args...)))
 }
 
-// rows returns what the browser shows of each line, by path: its holders, the
-// number of waiters, and the first of them.
-func rows(b *browser.Browser) map[string]string {
-	var all map[string]string
-	b.Run(&all, `const who = (r, label) => [...r.querySelectorAll("td[data-label='" + label + "'] .who")].map(e => e.textContent).join(", ");
-		return Object.fromEntries([...document.querySelectorAll("table.lines tbody tr")].map(r =>
-			[r.querySelector("a").textContent, who(r, "Held by") + "; " + r.querySelector("td.number").textContent + "; " + who(r, "Next in line")]))`)
+// row is what the browser shows of a line on Now, and what it should show.
+type row struct {
+	Path, Kind      string
+	Holders, Tokens []string
+	Permits         string // as a screen reader is told of them
+	Filled          int    // of them
+	Waiting         string
+	Next            []string // those that wait, with their places
+	Waits           []string // since when
+	Since           string   // when it is held
+	Most            bool     // for that time at most
+	Wrong           []string // ages that are not of these times
+}
+
+// script has functions for those that follow.
+const script = `const texts = (r, of) => [...r.querySelectorAll(of)].map(e => e.textContent), units = {d: 86400, h: 3600, m: 60, s: 1};
+	const seconds = (text) => [...text.matchAll(/([\d.]+)([dhms])/g)].reduce((sum, [, n, unit]) => sum + n * units[unit], 0);
+	const wrong = (r) => [...r.querySelectorAll("time")].filter(t => Math.abs(seconds(t.textContent) - (Date.now() - Date.parse(t.dateTime)) / 1000) > 3).map(t => t.outerHTML);
+	const stamp = (t) => t ? t.dateTime : "", most = (t) => t !== null && "most" in t.dataset && t.textContent.startsWith("≤");
+`
+
+// rows returns what the browser shows of each line.
+func rows(b *browser.Browser) (all []row) {
+	b.Run(&all, script+`return [...document.querySelectorAll("table.lines tbody tr")].map(r => {
+		const held = r.querySelector("td[data-label=For] time"), permits = r.querySelector(".permits");
+		return {path: r.querySelector("a").textContent, kind: r.querySelector("th .kind").textContent,
+			holders: texts(r, "td[data-label='Held by'] .who"), tokens: texts(r, "td[data-label='Held by'] .kind"),
+			permits: permits ? permits.getAttribute("aria-label") : "", filled: r.querySelectorAll(".permits .full").length,
+			waiting: r.querySelector("td.number").textContent, next: texts(r, "td[data-label='Next in line'] .who"),
+			waits: [...r.querySelectorAll("td[data-label='Next in line'] time")].map(stamp), since: stamp(held), most: most(held), wrong: wrong(r)};
+	})`)
 	return all
+}
+
+// stampOf is how the page writes a time.
+func stampOf(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }
+
+// token is that of a holder, as far as the ensemble knows it.
+func (s *scene) token(c *inspect.Contender) (string, error) {
+	dir := path.Dir(c.Path)
+	_, stat, err := s.client.Exists(s.t.Context(), dir)
+	if err != nil || stat == nil {
+		return "", fmt.Errorf("%s: %w", dir, err)
+	}
+	number, err := strconv.Atoi(c.Path[len(c.Path)-10:])
+	return fmt.Sprintf("token %#x.%d.*", stat.Czxid, number), err
+}
+
+// rowOf is what the page should show of a line.
+func (s *scene) rowOf(l *inspect.Line) (row, error) {
+	r := row{Path: l.Path, Kind: l.Recipe, Waiting: fmt.Sprint(len(l.Waiting)), Holders: []string{}, Tokens: []string{}, Next: []string{}, Waits: []string{}, Wrong: []string{}}
+	for i := range l.Holders {
+		r.Holders = append(r.Holders, string(l.Holders[i].Data))
+		if !l.Semaphore {
+			token, err := s.token(&l.Holders[i])
+			if err != nil {
+				return r, err
+			}
+			r.Tokens = append(r.Tokens, token)
+		}
+	}
+	if l.Semaphore {
+		r.Filled, r.Permits = len(l.Holders), fmt.Sprint(len(l.Holders))
+		if l.Limit > 0 {
+			r.Permits += fmt.Sprint(" of ", l.Limit)
+		}
+		r.Permits += " permits held"
+	}
+	for i, c := range l.Waiting {
+		r.Next, r.Waits = append(r.Next, fmt.Sprintf("%d. %s", i+1, c.Data)), append(r.Waits, stampOf(c.Since))
+	}
+	if len(l.Holders) > 0 {
+		r.Since = stampOf(l.Holders[0].Since)
+	}
+	return r, nil
+}
+
+// fits reports whether a page may show that somebody holds since a time, who
+// came at another one: it shows that one as the most, or when it has seen the
+// grant.
+func fits(since string, most bool, came string) bool {
+	at, err := time.Parse(time.RFC3339Nano, since)
+	then, _ := time.Parse(time.RFC3339Nano, came)
+	return since == came || !most && err == nil && at.After(then) && at.Before(time.Now().Add(time.Second))
 }
 
 // same fails the test unless the browser comes to show what inspect says.
 func (s *scene) same(b *browser.Browser) {
 	s.t.Helper()
-	var got, want map[string]string
+	var got, want []row
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		forest, err := inspect.Tree(s.t.Context(), s.client, "/")
 		if err != nil {
 			continue // between two connections
 		}
-		want = map[string]string{}
-		for _, l := range forest.Lines {
-			var holders, waiters []string
-			for _, c := range l.Holders {
-				holders = append(holders, string(c.Data))
+		want = nil
+		for i := range forest.Lines {
+			var r row
+			if r, err = s.rowOf(&forest.Lines[i]); err != nil {
+				break
 			}
-			for i, c := range l.Waiting {
-				waiters = append(waiters, fmt.Sprintf("%d. %s", i+1, c.Data))
-			}
-			want[l.Path] = fmt.Sprintf("%s; %d; %s", strings.Join(holders, ", "), len(l.Waiting), strings.Join(waiters, ", "))
+			want = append(want, r)
 		}
-		if got = rows(b); maps.Equal(got, want) {
+		if got = rows(b); err != nil || len(got) != len(want) {
+			continue
+		}
+		byPath := func(a, b row) int { return strings.Compare(a.Path, b.Path) }
+		slices.SortFunc(got, byPath)
+		slices.SortFunc(want, byPath)
+		for i := range got {
+			if fits(got[i].Since, got[i].Most, want[i].Since) {
+				want[i].Since, want[i].Most = got[i].Since, got[i].Most
+			}
+		}
+		if reflect.DeepEqual(got, want) {
 			return
 		}
 	}
-	s.t.Errorf("the page shows %q, want %q", got, want)
+	s.t.Errorf("the page shows %+v,\nwant %+v", got, want)
+}
+
+// place is what the page of a line shows of a contender, in order.
+type place struct {
+	Place, Who, Since, Mode, Note string
+	Most                          bool
+}
+
+// sameLine follows the link to a line, and fails the test unless the browser
+// comes to show what inspect says of it, in order, and these arrows: each from
+// a contender to another one.
+func (s *scene) sameLine(b *browser.Browser, at string, arrows [][2]int) {
+	s.t.Helper()
+	b.Await("the link to "+at, `const a = [...document.querySelectorAll("table.lines a")].find(a => a.textContent === arguments[0]); if (a) a.click(); return a !== undefined`, at)
+	b.Await(at, `return document.querySelector("h1.path")?.textContent === arguments[0]`, at)
+	type shown struct {
+		Places []place
+		Boxes  []string
+		Arrows [][2]int
+		Wrong  []string
+	}
+	var got, want shown
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		b.Run(&got, script+`const places = [...document.querySelectorAll("section[aria-labelledby=order] tbody tr")].map(r => {
+				const time = r.querySelector("time");
+				return {place: r.querySelector("td[data-label=Place]").textContent, who: r.querySelector(".who").textContent, since: stamp(time), most: most(time),
+					mode: r.querySelector("td[data-label=Mode]").textContent, note: r.querySelector(".kind").textContent};
+			});
+			const boxes = [...document.querySelectorAll("svg.queue .box")].map(g => ({label: g.querySelector("text").textContent, y: +g.querySelector("rect").getAttribute("y"), height: +g.querySelector("rect").getAttribute("height")}));
+			const of = (y) => boxes.findIndex(b => b.y <= y && y <= b.y + b.height + 5);
+			const arrows = [...document.querySelectorAll("svg.queue path.arrow")].map(p => p.getAttribute("d").match(/-?\d+/g).map(Number)).map(n => [of(n[1]), of(n[n.length - 1])]);
+			return {places, boxes: boxes.map(b => b.label), arrows, wrong: wrong(document.querySelector("main"))}`)
+		l, err := inspect.Read(s.t.Context(), s.client, at)
+		if err != nil {
+			continue
+		}
+		want = shown{Arrows: arrows, Wrong: []string{}}
+		for i, c := range append(slices.Clone(l.Holders), l.Waiting...) {
+			p := place{Place: "holds", Who: string(c.Data), Since: stampOf(c.Since), Mode: "exclusive", Note: fmt.Sprintf("%s · session %#x", path.Base(c.Path), uint64(c.Session))}
+			if c.Shared {
+				p.Mode = "shared"
+			}
+			if i < len(l.Holders) {
+				token, tokenErr := s.token(&c)
+				if err = tokenErr; err != nil {
+					break
+				}
+				p.Note += " · " + token
+				if i < len(got.Places) && fits(got.Places[i].Since, got.Places[i].Most, p.Since) {
+					p.Since, p.Most = got.Places[i].Since, got.Places[i].Most
+				}
+			} else {
+				p.Place = fmt.Sprintf("%d.", i-len(l.Holders)+1)
+			}
+			want.Places, want.Boxes = append(want.Places, p), append(want.Boxes, p.Who)
+		}
+		if err == nil && reflect.DeepEqual(got, want) {
+			return
+		}
+	}
+	s.t.Errorf("the page of %s shows %+v,\nwant %+v", at, got, want)
 }
 
 // leader returns the leader as soon as there is one.
@@ -235,6 +382,74 @@ func TestBrowserSmoke(t *testing.T) {
 	b.Await("no token in the address later", `return location.hash === ""`)
 	if all := b.Complaints(); len(all) > 0 {
 		t.Errorf("the browser complains: %q", all)
+	}
+}
+
+// TestBrowserFollowsALink: the page of a line is what inspect says: its order,
+// who waits for whom, modes, tokens and times.
+func TestBrowserFollowsALink(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	t.Parallel()
+	s := newScene(t)
+	c := []*framework.Client{s.dial(), s.dial(), s.dial(), s.dial()}
+	name := func(i int) recipes.DataOption { return who("web-%d pid %[1]d", i+1) }
+	s.hold(locks.NewMutex(c[0], "/app/x", name(0)))
+	s.wait(locks.NewMutex(c[1], "/app/x", name(1)))
+	s.wait(locks.NewMutex(c[2], "/app/x", name(2)))
+	shared := func(i int) *rwlock.RWLock {
+		l, err := rwlock.New(c[i], "/app/rw", name(i))
+		must(t, err)
+		return l
+	}
+	s.hold(shared(0).Reader(), nil)
+	s.wait(shared(1).Writer(), nil)
+	s.wait(shared(2).Reader(), nil)
+	s.wait(shared(3).Reader(), nil)
+	b := browser.Open(t, browser.Wide, false)
+	for at, arrows := range map[string][][2]int{"/app/x": {{1, 0}, {2, 1}}, "/app/rw": {{1, 0}, {2, 1}, {3, 1}}} {
+		s.open(b, "")
+		s.same(b)
+		s.sameLine(b, at, arrows)
+	}
+}
+
+// TestBrowserOpensTheNextStream: a stream ends by itself, and what happens
+// after that is seen on the same page, without a reload.
+func TestBrowserOpensTheNextStream(t *testing.T) {
+	bubble.Whole(t)
+	t.Parallel()
+	e := testutil.Start(t)
+	s := &scene{t: t, e: e}
+	s.client = s.dial()
+	p := page.New(e.Servers())
+	began, ended := make(chan time.Time, 1000), make(chan time.Time, 1000)
+	s.page = httptest.NewServer(http.StripPrefix("/debug/zk", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/events" {
+			began <- time.Now()
+			defer func() { ended <- time.Now() }()
+		}
+		p.ServeHTTP(w, r)
+	})))
+	t.Cleanup(func() { p.Close(); s.page.Close() })
+	b := browser.Open(t, browser.Wide, false)
+	s.open(b, "")
+	b.Run(nil, `window.loaded = "once"`)
+	first := bubble.Await(t, "a stream", began)
+	lasted := bubble.Await(t, "the end of it", ended).Sub(first)
+	if lasted < 19*time.Second || lasted > 30*time.Second {
+		t.Errorf("the stream has lasted %v", lasted)
+	}
+	time.Sleep(time.Until(first.Add(22 * time.Second)))
+	s.hold(locks.NewMutex(s.dial(), "/app/x", who("web-1 pid 1")))
+	s.same(b)
+	var loaded string
+	if b.Run(&loaded, `return window.loaded || ""`); loaded != "once" {
+		t.Error("the page was loaded again")
+	}
+	if len(began) == 0 {
+		t.Error("no other stream has begun")
 	}
 }
 
