@@ -11,10 +11,14 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zkrecipes/zkrecipes/inspect/page"
+	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/testutil"
@@ -127,18 +131,19 @@ func TestWebServesItsLink(t *testing.T) {
 	}
 }
 
-// TestWeb: zkr web prints one link, serves what inspect says to whoever has it,
-// and ends within a second while somebody follows a stream.
-func TestWeb(t *testing.T) {
-	zkrtest.Parallel(t)
-	e := testutil.Start(t)
-	held := zkrtest.Dial(t, e)
-	if err := held.MakePersistentPath(t.Context(), "/app/x"); err != nil {
-		t.Fatal(err)
-	}
-	zkrtest.Create(t, held, "/app/x/"+zkrtest.SomeID+"lock-0000000000")
-	process := zkrtest.Start(t, "web", "--listen", "127.0.0.1:0", "--servers", e.Servers(), "/app")
+// served is a zkr web, seen by somebody who has its link.
+type served struct {
+	*zkrtest.Process
+	token string
+	get   func(at string) *http.Response
+}
+
+// serve starts one with flags and roots, and exchanges its token for a cookie.
+func serve(t *testing.T, e *testutil.Embedded, args ...string) served {
+	t.Helper()
+	process := zkrtest.Start(t, append([]string{"web", "--listen", "127.0.0.1:0", "--servers", e.Servers()}, args...)...)
 	process.Prints(t, "/#")
+	process.Prints(t, "\n")
 	link, err := url.Parse(strings.TrimSpace(process.Text()))
 	if err != nil || link.Fragment == "" {
 		t.Fatalf("it has printed %v, %v", link, err)
@@ -150,9 +155,10 @@ func TestWeb(t *testing.T) {
 	if err != nil || len(answer.Cookies()) != 1 {
 		t.Fatalf("login: %v, %v", answer, err)
 	}
-	get := func(at string) *http.Response {
+	answer.Body.Close()
+	return served{process, token, func(at string) *http.Response {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, link.JoinPath(at).String(), nil)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, link.String()+at, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,23 +168,100 @@ func TestWeb(t *testing.T) {
 			t.Fatal(err)
 		}
 		return got
-	}
-	stream := get("events")
-	defer stream.Body.Close()
+	}}
+}
+
+// shows loads a page until it has a text, and returns it.
+func (s served) shows(t *testing.T, at, text string) string {
+	t.Helper()
 	var body string
-	for end := time.Now().Add(30 * time.Second); !strings.Contains(body, "/app/x</a>") && time.Now().Before(end); {
-		now := get("/")
-		text, err := io.ReadAll(now.Body)
+	for end := time.Now().Add(zkrtest.Patience); !strings.Contains(body, text); {
+		if time.Now().After(end) {
+			t.Fatalf("%s has no %q:\n%s", at, text, body)
+		}
+		now := s.get(at)
+		all, err := io.ReadAll(now.Body)
 		now.Body.Close()
-		if body = string(text); err != nil {
+		if body = string(all); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if !strings.Contains(body, "/app/x</a>") || strings.Contains(body, token) {
-		t.Errorf("it shows %s", body)
+	return body
+}
+
+// ends ends it by a signal.
+func (s served) ends(t *testing.T) {
+	t.Helper()
+	s.Signal(t, os.Interrupt)
+	if code := s.Wait(t); code != 0 {
+		t.Errorf("exit code %d: %s", code, s.Text())
 	}
-	process.Signal(t, os.Interrupt)
-	if code := process.Wait(t); code != 0 {
-		t.Errorf("exit code %d: %s", code, process.Text())
+}
+
+// holds lets a client hold /app/x, with data that no recipe writes.
+func holds(t *testing.T, e *testutil.Embedded) {
+	t.Helper()
+	c := zkrtest.Dial(t, e)
+	if err := c.MakePersistentPath(t.Context(), "/app/x"); err != nil {
+		t.Fatal(err)
 	}
+	if _, err := c.Create(t.Context(), "/app/x/"+zkrtest.SomeID+"lock-0000000000", []byte("my secret"), zk.FlagEphemeral); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWeb: zkr web prints one link, serves what inspect says to whoever has it,
+// and ends within a second while somebody follows a stream.
+func TestWeb(t *testing.T) {
+	zkrtest.Parallel(t)
+	e := testutil.Start(t)
+	holds(t, e)
+	web := serve(t, e, "/app")
+	stream := web.get("events")
+	defer stream.Body.Close()
+	if body := web.shows(t, "", "/app/x</a>"); strings.Contains(body, web.token) {
+		t.Errorf("it shows its token: %s", body)
+	}
+	web.ends(t)
+}
+
+// TestWebShowsData: data are shown with --data alone.
+func TestWebShowsData(t *testing.T) {
+	zkrtest.Parallel(t)
+	e := testutil.Start(t)
+	holds(t, e)
+	for _, flags := range [][]string{nil, {"--data"}} {
+		web := serve(t, e, append(flags, "/app")...)
+		body := web.shows(t, "line?path=/app/x", "session 0x")
+		if shown := strings.Contains(body, "my secret"); shown != (len(flags) > 0) {
+			t.Errorf("%q: data are shown: %t", flags, shown)
+		}
+		web.ends(t)
+	}
+}
+
+// TestWebKeepsAHistory: with --history zkr web looks before anybody else does,
+// and only then.
+func TestWebKeepsAHistory(t *testing.T) {
+	zkrtest.Parallel(t)
+	e := testutil.Start(t)
+	holds(t, e)
+	own := e.Sessions()[0].ID
+	looked := make(chan struct{})
+	var once sync.Once
+	defer e.Control(func(r testutil.Request) testutil.Action {
+		if r.Session != own && r.Does(testutil.OpGetChildren2, "/app/x") {
+			once.Do(func() { close(looked) })
+		}
+		return testutil.Pass()
+	})()
+	without := serve(t, e, "/app")
+	time.Sleep(time.Second) // it would have looked by now, if the machine is quick enough to show the fault
+	if n := len(e.Sessions()); n != 1 {
+		t.Errorf("%d sessions before anybody looks", n-1)
+	}
+	without.ends(t)
+	with := serve(t, e, "--history", "/app")
+	bubble.Await(t, "a look", looked)
+	with.ends(t)
 }
