@@ -87,6 +87,10 @@ func hold() {
 		}
 		c, err := framework.New(os.Getenv("GUARDIAN_SERVERS"), append(append(g.Options(), identityOf("HOLDER").options()...), framework.WithSessionTimeout(timeout), framework.WithRetry(retry.Forever(100*time.Millisecond)), framework.WithCreateChroot())...)
 		must(err)
+		if name := os.Getenv("HOLDER_NAMESPACE"); name != "" {
+			c, err = c.Namespace(name)
+			must(err)
+		}
 		return c
 	}
 	if os.Getenv("GUARDIAN_PERMIT") != "" {
@@ -164,17 +168,28 @@ func connect(t *testing.T, servers string, opts ...framework.Option) *framework.
 // the command first.
 func TestAHolderDies(t *testing.T) {
 	bubble.Whole(t)
-	for _, kind := range []string{"daemon", "child"} {
+	for _, kind := range []string{"daemon", "child", "namespace"} {
 		t.Run(kind, func(t *testing.T) {
-			servers := testutil.Start(t, testutil.WithMembers(3)).Servers()
+			servers, space := testutil.Start(t, testutil.WithMembers(3)).Servers(), ""
 			env := []string{guardian.Variable + "=child"}
-			if kind == "daemon" {
+			switch kind {
+			case "namespace":
+				space = "app/one"
+				env = append(env, "HOLDER_NAMESPACE="+space)
+			case "daemon":
 				env = []string{guardian.Variable + "=" + guarding.Daemon(t, servers)}
 			}
 			holder, _, group := startHolder(t, servers, env...)
 			var mutexes []*locks.Mutex
 			for _, path := range []string{"/lock", "/other"} {
-				mutex, err := locks.NewMutex(connect(t, servers), path)
+				c := connect(t, servers)
+				if space != "" {
+					var err error
+					if c, err = c.Namespace(space); err != nil {
+						t.Fatal(err)
+					}
+				}
+				mutex, err := locks.NewMutex(c, path)
 				if err != nil {
 					t.Fatal(err)
 				}

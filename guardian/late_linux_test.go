@@ -209,16 +209,23 @@ type death struct {
 // Late is what was executed behind the first end of a session after the death.
 type verdict struct {
 	late, ends      []transaction
-	before, refused int // writes: before that end, and refused behind it
+	open            []int64 // sessions without an end
+	last            int64   // when the last of those ends was that came after the death; 0: there was none
+	before, refused int     // writes: before that end, and refused behind it
 }
 
 func (d death) judge(history []transaction) (v verdict) {
+	v.open = slices.Clone(d.sessions)
 	for _, one := range history {
+		if one.op == wire.OpCloseSession {
+			v.open = slices.DeleteFunc(v.open, func(id int64) bool { return id == one.session })
+		}
 		switch {
 		case !slices.Contains(d.sessions, one.session):
 		case one.op == wire.OpCloseSession && one.at < d.at: // it has expired while the process lived
 		case one.op == wire.OpCloseSession:
 			v.ends = append(v.ends, one)
+			v.last = max(v.last, one.at)
 		case one.op == refused:
 			if len(v.ends) > 0 {
 				v.refused++
@@ -256,19 +263,22 @@ func TestNothingIsExecutedLate(t *testing.T) {
 		}
 	}
 	follower := func() int { return (ens.Leader() + 1 + rand.IntN(2)) % 3 }
+	most := func(kills int) int { return kills/2 + 1 }
 	refusals := 0
 	for _, of := range []struct {
 		name string
-		at   func() int    // the member that stops before the process is killed; nil: none
-		most time.Duration // how long before that
+		at   func() int          // the member that stops before the process is killed; nil: none
+		most time.Duration       // how long before that
+		soon func(kills int) int // behind how many deaths the sessions end soon, at least
 	}{
-		{"all members run", nil, 0},
+		{"all members run", nil, 0, most},
 		// It is back before the others have dropped it, and executes what it has
 		// not read yet.
-		{"a follower stops for a moment", follower, 100 * time.Millisecond},
+		{"a follower stops for a moment", follower, 100 * time.Millisecond, most},
 		// The process begins to look for another member.
-		{"a follower has stopped", follower, writerTimeout * 3 / 4},
-		{"the leader has stopped", ens.Leader, writerTimeout * 3 / 4},
+		{"a follower has stopped", follower, writerTimeout * 3 / 4, most},
+		// The others notice that late, and elect another one.
+		{"the leader has stopped", ens.Leader, writerTimeout * 3 / 4, func(int) int { return 1 }},
 	} {
 		t.Run(of.name, func(t *testing.T) {
 			var deaths []death
@@ -281,20 +291,28 @@ func TestNothingIsExecutedLate(t *testing.T) {
 			for member := range ens.Members() {
 				logs = append(logs, transactions(t, ens.DataDir(member)))
 			}
-			history, written := executed(logs), 0
+			history, written, soon := executed(logs), 0, 0
 			for i, d := range deaths {
 				v := d.judge(history)
 				if written, refusals = written+v.before, refusals+v.refused; len(v.late) > 0 {
 					judge.Errorf(t, "kill %d: %+v: executed late: %+v; its sessions ended by %+v", i, d, v.late[:min(len(v.late), 5)], v.ends)
 				}
-				if last := slices.MaxFunc(v.ends, func(a, b transaction) int { return cmp.Compare(a.at, b.at) }); of.at == nil && last.at-d.at > writerTimeout.Milliseconds()/2 {
+				if len(v.open) > 0 {
+					t.Errorf("kill %d: %+v: sessions have no end: %v", i, d, v.open)
+				}
+				if len(v.ends) > 0 && v.last-d.at <= writerTimeout.Milliseconds()/2 {
+					soon++
+				} else if of.at == nil {
 					t.Errorf("kill %d: %+v: its sessions ended by %+v: by themselves?", i, d, v.ends)
 				}
+			}
+			if kills > 10 && soon < of.soon(kills) {
+				t.Errorf("only %d of %d had their sessions ended soon", soon, kills)
 			}
 			if written < 10*kills {
 				t.Errorf("the dead have written %d times: too few to be a test", written)
 			}
-			t.Logf("%d kills: %d writes of %d sessions; %d so far were refused behind the end", kills, written, kills*writerSessions, refusals)
+			t.Logf("%d kills: %d writes of %d sessions; %d had their sessions ended within %v; %d so far were refused behind the end", kills, written, kills*writerSessions, soon, writerTimeout/2, refusals)
 		})
 	}
 	if refusals == 0 && kills > 10 {
@@ -383,18 +401,19 @@ func TestLate(t *testing.T) {
 	for died, want := range map[int64]struct {
 		late    string
 		refused int
+		last    int64
 	}{
-		1004: {"6 11", 2},
-		1006: {"11", 2}, // the first one has expired before
-		2000: {"", 0},
+		1004: {"6 8 11", 2, 1007},
+		1006: {"8 11", 2, 1007}, // the first one has expired before
+		2000: {"", 0, 0},
 	} {
-		v := death{[]int64{10, 11}, died}.judge(all)
+		v := death{[]int64{10, 11, 12}, died}.judge(all)
 		var got []string
 		for _, one := range v.late {
 			got = append(got, fmt.Sprint(one.zxid))
 		}
-		if strings.Join(got, " ") != want.late || v.refused != want.refused {
-			t.Errorf("died at %d: %v is late, want %s; %d refused", died, got, want.late, v.refused)
+		if strings.Join(got, " ") != want.late || v.refused != want.refused || v.last != want.last || !slices.Equal(v.open, []int64{12}) {
+			t.Errorf("died at %d: %v is late, want %s; %d refused; the last end at %d; %d have none", died, got, want.late, v.refused, v.last, v.open)
 		}
 	}
 	if _, err := parseLog(text[:40]); err == nil {

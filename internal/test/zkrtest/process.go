@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -187,6 +188,25 @@ func (p *Process) Signal(t *testing.T, sig os.Signal) {
 	if err := p.Cmd.Process.Signal(sig); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// GuardianOf returns the child guardian of a process, 0 without one.
+func GuardianOf(parent int) (pid int) {
+	names, _ := filepath.Glob("/proc/[0-9]*")
+	for _, name := range names {
+		stat, err := os.ReadFile(name + "/stat")
+		if err != nil {
+			continue
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		var state string
+		var of int
+		_, _ = fmt.Sscan(rest, &state, &of)
+		if line, _ := os.ReadFile(name + "/cmdline"); of == parent && state != "Z" && bytes.Contains(line, []byte("\x00guard\x00--fd")) {
+			_, _ = fmt.Sscan(filepath.Base(name), &pid)
+		}
+	}
+	return pid
 }
 
 // InRing3 reports whether real servers are to be used.

@@ -24,25 +24,6 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/test/zkrtest"
 )
 
-// guardianOf returns the child guardian of a process, 0 without one.
-func guardianOf(parent int) (pid int) {
-	names, _ := filepath.Glob("/proc/[0-9]*")
-	for _, name := range names {
-		stat, err := os.ReadFile(name + "/stat")
-		if err != nil {
-			continue
-		}
-		_, rest, _ := strings.Cut(string(stat), ") ")
-		var state string
-		var of int
-		_, _ = fmt.Sscan(rest, &state, &of)
-		if line, _ := os.ReadFile(name + "/cmdline"); of == parent && state != "Z" && bytes.Contains(line, []byte("\x00guard\x00--fd")) {
-			_, _ = fmt.Sscan(filepath.Base(name), &pid)
-		}
-	}
-	return pid
-}
-
 // scribble is a command whose children write their process group until they are
 // killed. A test that fails leaves none.
 func scribble(t *testing.T, ledger string) []string {
@@ -108,6 +89,22 @@ func TestAKilledZkrIsFollowedAtOnce(t *testing.T) {
 	}
 }
 
+// TestFailoverInTheGate is one case of it that runs everywhere.
+func TestFailoverInTheGate(t *testing.T) {
+	t.Parallel()
+	e := zkrtest.StartServer(t, "--tick", "2s")
+	p := zkrtest.StartChanged(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "ZKR_WHOLE=1") }, // with a guardian
+		e.Args("lock", append(long, "/gate", "--", zkrtest.Self(t))...)...)
+	p.Prints(t, "ready\n")
+	killed := time.Now()
+	_ = p.Cmd.Process.Kill()
+	next := zkrtest.Start(t, e.Args("lock", append(long, "/gate", "--", "true")...)...)
+	if code := next.Wait(t); code != 0 {
+		t.Errorf("the next one: %d, %s", code, next.Text())
+	}
+	zkrtest.Within(t, "granted", time.Since(killed), 20*time.Second)
+}
+
 // TestAKilledMemberOfABarrier: the others, whose commands have ended, wait for
 // it no longer than its guardian needs, which kills what the command has
 // started.
@@ -156,7 +153,7 @@ func TestASocketBesideTheChild(t *testing.T) {
 	p.Prints(t, "begun\n")
 	written := func() string { text, _ := os.ReadFile(ledger); return string(text) }
 	bubble.AwaitTrue(t, "it writes", func() bool { return len(written()) > 0 })
-	guardian := guardianOf(p.Cmd.Process.Pid)
+	guardian := zkrtest.GuardianOf(p.Cmd.Process.Pid)
 	if guardian == 0 {
 		t.Fatal("no guardian")
 	}
@@ -198,7 +195,7 @@ func TestAGuardianOutlivesASession(t *testing.T) {
 	const timeout = 4 * time.Second
 	p := zkrtest.Start(t, e.Args("join", "--session-timeout", timeout.String(), "--id", "a", "/group", "--", zkrtest.Self(t))...)
 	p.Prints(t, "ready\n")
-	guardian := guardianOf(p.Cmd.Process.Pid)
+	guardian := zkrtest.GuardianOf(p.Cmd.Process.Pid)
 	owner := func() int64 {
 		_, stat, err := c.Get(t.Context(), "/group/a")
 		if err != nil {
@@ -211,7 +208,7 @@ func TestAGuardianOutlivesASession(t *testing.T) {
 	bubble.AwaitTrue(t, "the session has expired", func() bool { return owner() == 0 })
 	p.Signal(t, syscall.SIGCONT)
 	bubble.AwaitTrue(t, "another session", func() bool { now := owner(); return now != 0 && now != first })
-	if now := guardianOf(p.Cmd.Process.Pid); now != guardian || now == 0 || first == 0 {
+	if now := zkrtest.GuardianOf(p.Cmd.Process.Pid); now != guardian || now == 0 || first == 0 {
 		t.Errorf("guardian %d, then %d", guardian, now)
 	}
 	killed := time.Now()
@@ -259,7 +256,7 @@ func TestAStoppedZkr(t *testing.T) {
 	e := zkrtest.StartServer(t)
 	ledger := filepath.Join(t.TempDir(), "ledger")
 	timeout := []string{"--session-timeout", "4s"}
-	p := zkrtest.Start(t, e.Args("lock", append(append(timeout, "/stop"), scribble(t, ledger)...)...)...)
+	p := zkrtest.Start(t, e.Args("lock", append(append(timeout, "--verbose", "/stop"), scribble(t, ledger)...)...)...)
 	p.Prints(t, "begun\n")
 	next := zkrtest.Start(t, e.Args("lock", append(timeout, "/stop", "--", "sh", "-c", "echo GRANT >>"+ledger)...)...)
 	time.Sleep(time.Second)
@@ -275,6 +272,55 @@ func TestAStoppedZkr(t *testing.T) {
 	p.Signal(t, syscall.SIGCONT)
 	if code := p.Wait(t); code != 112 {
 		t.Errorf("exit code %d, %s", code, p.Text())
+	}
+	if !strings.Contains(p.Text(), "zkr: guardian: ") || !strings.Contains(p.Text(), "it was stopped") {
+		t.Errorf("it does not say that the guardian has killed its command: %s", p.Text())
+	}
+}
+
+// TestBothAreStopped: zkr and its guardian are stopped until another one holds
+// the lock. Its command runs so long, and is killed when either of them goes
+// on. zkr exits with 112.
+func TestBothAreStopped(t *testing.T) {
+	bubble.Whole(t)
+	t.Parallel()
+	e := zkrtest.StartServer(t)
+	for _, first := range []string{"guardian", "zkr"} {
+		t.Run(first, func(t *testing.T) {
+			t.Parallel()
+			ledger := filepath.Join(t.TempDir(), "ledger")
+			timeout := []string{"--session-timeout", "4s", "/both-" + first}
+			p := zkrtest.Start(t, e.Args("lock", append(timeout, scribble(t, ledger)...)...)...)
+			p.Prints(t, "begun\n")
+			next := zkrtest.Start(t, e.Args("lock", append(timeout, "--", zkrtest.Self(t))...)...)
+			guardian := zkrtest.GuardianOf(p.Cmd.Process.Pid)
+			if guardian == 0 {
+				t.Fatal("no guardian")
+			}
+			goOn := map[string]func(){
+				"guardian": func() { _ = syscall.Kill(guardian, syscall.SIGCONT) },
+				"zkr":      func() { _ = p.Cmd.Process.Signal(syscall.SIGCONT) },
+			}
+			t.Cleanup(goOn["guardian"]) // if the test fails in between
+			_ = syscall.Kill(guardian, syscall.SIGSTOP)
+			p.Signal(t, syscall.SIGSTOP)
+			next.Prints(t, "ready\n")
+			written := func() int { text, _ := os.ReadFile(ledger); return len(text) }
+			before := written()
+			bubble.AwaitTrue(t, "the command goes on", func() bool { return written() > before })
+			goOn[first]()
+			bubble.AwaitTrue(t, "the command is killed", func() bool {
+				before := written()
+				time.Sleep(100 * time.Millisecond)
+				return written() == before
+			})
+			for _, each := range goOn {
+				each()
+			}
+			if code := p.Wait(t); code != 112 {
+				t.Errorf("exit code %d, %s", code, p.Text())
+			}
+		})
 	}
 }
 
@@ -292,7 +338,7 @@ func TestAStoppedGuardian(t *testing.T) {
 			ledger := filepath.Join(t.TempDir(), "ledger")
 			p := zkrtest.Start(t, e.Args("lock", append([]string{"--session-timeout", timeout.String(), "/" + stop.String()}, scribble(t, ledger)...)...)...)
 			p.Prints(t, "begun\n")
-			guardian := guardianOf(p.Cmd.Process.Pid)
+			guardian := zkrtest.GuardianOf(p.Cmd.Process.Pid)
 			if guardian == 0 {
 				t.Fatal("no guardian")
 			}
@@ -339,6 +385,66 @@ func TestTheGuardianCanOnlyBeMissing(t *testing.T) {
 	}
 }
 
+// TestAGuardianThatFails: it cannot be executed, or ends at once, or while CMD
+// runs. zkr says so by one line if it is to say anything, and works as ever.
+func TestAGuardianThatFails(t *testing.T) {
+	bubble.Whole(t)
+	t.Parallel()
+	e := zkrtest.StartServer(t)
+	self := zkrtest.Self(t)
+	for name, test := range map[string]struct {
+		exchange string // what a shell does with the executable "$file" before zkr is executed; it is not there any more
+		kill     bool   // while CMD runs
+	}{
+		"the executable is deleted":            {exchange: ":"},
+		"it is no program":                     {exchange: `: >"$file"`},
+		"it is one that is killed at once":     {exchange: `printf '#!/bin/sh\nkill -9 $$\n' >"$file"; chmod +x "$file"`},
+		"it is one that knows no such command": {exchange: `printf '#!/bin/sh\nexit 2\n' >"$file"; chmod +x "$file"`},
+		"it is killed while CMD runs":          {kill: true},
+	} {
+		for _, verbose := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", verbose ", verbose), func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				up, over := filepath.Join(dir, "up"), filepath.Join(dir, "over")
+				args := e.Args("lock", fmt.Sprintf("/%x", t.Name()), "--", "sh", "-c", "touch "+up+"; until [ -e "+over+" ]; do sleep 0.01; done; exit 7")
+				if verbose {
+					args = slices.Insert(args, 1, "--verbose")
+				}
+				p := zkrtest.StartChanged(t, func(cmd *exec.Cmd) {
+					if test.kill {
+						return
+					}
+					script := `file=$1; ln "$0" "$file" 2>/dev/null || cp "$0" "$file"; exec 9<"$file"; rm "$file"; ` + test.exchange + `; shift; exec /proc/self/fd/9 "$@"`
+					cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", script, self, filepath.Join(dir, "zkr")}, args...)
+				}, args...)
+				bubble.AwaitTrue(t, "the command runs", func() bool { _, err := os.Stat(up); return err == nil })
+				if guardian := 0; test.kill {
+					bubble.AwaitTrue(t, "a guardian", func() bool { guardian = zkrtest.GuardianOf(p.Cmd.Process.Pid); return guardian != 0 })
+					_ = syscall.Kill(guardian, syscall.SIGKILL)
+				}
+				bubble.AwaitTrue(t, "no guardian", func() bool { return zkrtest.GuardianOf(p.Cmd.Process.Pid) == 0 })
+				if verbose {
+					p.Prints(t, "guardian")
+				}
+				time.Sleep(100 * time.Millisecond) // until it could say more
+				if err := os.WriteFile(over, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				code, text, said := p.Wait(t), p.Text(), 0
+				for line := range strings.Lines(text) {
+					if strings.Contains(line, "guardian") {
+						said++
+					}
+				}
+				if code != 7 || !verbose && text != "" || verbose && said != 1 {
+					t.Errorf("exit code %d, %q", code, text)
+				}
+			})
+		}
+	}
+}
+
 // TestOnlyTheFlagTakesTheGuardianAway: a zkr with a command has its child
 // whatever the variable says, which is for programs. Only the child kills the
 // command's group.
@@ -357,10 +463,10 @@ func TestOnlyTheFlagTakesTheGuardianAway(t *testing.T) {
 	none := []*zkrtest.Process{start("", "--guardian=off"), start("child", "--guardian=off"), start(socket, "--guardian=off")}
 	for _, value := range []string{"", "off", "child", socket, "/nonexistent/socket"} {
 		p := start(value)
-		bubble.AwaitTrue(t, fmt.Sprintf("a guardian with %q", value), func() bool { return guardianOf(p.Cmd.Process.Pid) != 0 })
+		bubble.AwaitTrue(t, fmt.Sprintf("a guardian with %q", value), func() bool { return zkrtest.GuardianOf(p.Cmd.Process.Pid) != 0 })
 	}
 	for _, p := range none {
-		if guardianOf(p.Cmd.Process.Pid) != 0 {
+		if zkrtest.GuardianOf(p.Cmd.Process.Pid) != 0 {
 			t.Errorf("%q has a guardian", p.Cmd.Args)
 		}
 	}
@@ -452,7 +558,7 @@ echo "[$out]"`, strings.Join(e.Args("lock", "--auth-file", "auth", "--acl", "wor
 		n, _ := fmt.Sscan(string(text), &zkr)
 		return n == 1
 	})
-	guardian := guardianOf(zkr)
+	guardian := zkrtest.GuardianOf(zkr)
 	open, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", guardian))
 	if err != nil || guardian == 0 || len(open) < 4 {
 		t.Errorf("guardian %d has %q", guardian, open)
@@ -471,8 +577,9 @@ echo "[$out]"`, strings.Join(e.Args("lock", "--auth-file", "auth", "--acl", "wor
 }
 
 // TestAZkrIsKilledWhileItStarts: at any moment from its start until its command
-// runs. What it has in line is gone by its session timeout at the latest, which
-// can be so only before its guardian was started, and no guardian is left.
+// runs. What it has in line is mostly gone long before its session timeout, and
+// by that at the latest, which can be so only before its guardian was started.
+// No guardian is left.
 func TestAZkrIsKilledWhileItStarts(t *testing.T) {
 	bubble.Whole(t)
 	t.Parallel()
@@ -486,8 +593,8 @@ func TestAZkrIsKilledWhileItStarts(t *testing.T) {
 	}
 	began := time.Now()
 	start("/0").Prints(t, "ready\n")
-	whole, soon := time.Since(began), 0
-	kills := bubble.Draw(20, 100)
+	whole, had, soon := time.Since(began), 0, 0
+	const kills = 100
 	var died time.Time
 	for i := range kills {
 		path := fmt.Sprint("/killed-", i)
@@ -495,10 +602,14 @@ func TestAZkrIsKilledWhileItStarts(t *testing.T) {
 		time.Sleep(rand.N(2 * whole))
 		_ = p.Cmd.Process.Kill()
 		died = time.Now()
-		for time.Since(died) < 200*time.Millisecond && len(inLine(t, c, path)) > 0 {
+		if len(inLine(t, c, path)) == 0 {
+			continue
+		}
+		had++
+		for len(inLine(t, c, path)) > 0 && time.Since(died) < timeout/4 {
 			time.Sleep(time.Millisecond)
 		}
-		if len(inLine(t, c, path)) == 0 {
+		if time.Since(died) < timeout/4 {
 			soon++
 		}
 	}
@@ -508,7 +619,10 @@ func TestAZkrIsKilledWhileItStarts(t *testing.T) {
 	}
 	zkrtest.Within(t, "all gone", time.Since(died), timeout+2*time.Second)
 	bubble.AwaitTrue(t, "no guardian is left but one", func() bool { return len(guardiansWith(mark)) == 1 })
-	t.Logf("CMD runs after %v; of %d zkrs that were killed %d were gone within 200ms", whole.Round(time.Millisecond), kills, soon)
+	if had == 0 || soon <= had/2 {
+		t.Errorf("of %d zkrs that were killed %d were in line, and only %d of these were gone soon", kills, had, soon)
+	}
+	t.Logf("CMD runs after %v; of %d zkrs that were killed %d were in line, of which %d were gone within %v", whole.Round(time.Millisecond), kills, had, soon, timeout/4)
 }
 
 // inLine returns who is in line at a path, which may not be there.
@@ -539,13 +653,18 @@ func TestManyLocks(t *testing.T) {
 	bubble.Whole(t)
 	t.Parallel()
 	e := zkrtest.StartServer(t)
-	for range bubble.Draw(30, 10_000) {
-		p := zkrtest.Start(t, e.Args("lock", "/many", "--", "true")...)
+	mark := "ZKR_TEST_MARK=" + t.TempDir()
+	for range 10_000 {
+		p := zkrtest.StartChanged(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, mark) }, e.Args("lock", "/many", "--", "true")...)
 		if code := p.Wait(t); code != 0 || p.Text() != "" {
 			t.Fatalf("exit code %d, %q", code, p.Text())
 		}
-		if child := guardianOf(p.Cmd.Process.Pid); child != 0 {
-			judge.Errorf(t, "guardian %d is left", child)
-		}
+	}
+	left := guardiansWith(mark)
+	for began := time.Now(); len(left) > 0 && time.Since(began) < zkrtest.Patience; left = guardiansWith(mark) {
+		time.Sleep(5 * time.Millisecond) // it may not have got its signal yet
+	}
+	if len(left) > 0 {
+		judge.Errorf(t, "guardians are left: %v", left)
 	}
 }

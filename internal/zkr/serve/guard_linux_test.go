@@ -51,13 +51,17 @@ func TestGuard(t *testing.T) {
 	if s := status(); s.Processes != 1 || s.Sessions != 1 {
 		t.Errorf("%+v", s)
 	}
+	guardian := 0
+	bubble.AwaitTrue(t, "it has its own guardian", func() bool { guardian = zkrtest.GuardianOf(p.Cmd.Process.Pid); return guardian != 0 })
 	killed := time.Now()
+	_ = syscall.Kill(guardian, syscall.SIGKILL)
 	_ = p.Cmd.Process.Kill()
 	next := zkrtest.Start(t, args("true")...)
 	if code := next.Wait(t); code != 0 {
 		t.Errorf("the next one: %d, %s", code, next.Text())
 	}
 	zkrtest.Within(t, "granted", time.Since(killed), 20*time.Second)
+	g.Prints(t, "has died: 1 of 1 sessions closed")
 	bubble.AwaitTrue(t, "it guards nobody", func() bool { return status().Processes == 0 })
 
 	g.Signal(t, syscall.SIGTERM)
