@@ -417,9 +417,7 @@ func TestWhatIsLogged(t *testing.T) {
 // its timeout. The log says at the connect that this would be so.
 func TestACommandInAnotherNamespace(t *testing.T) {
 	bubble.Whole(t)
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to make a namespace")
-	}
+	needRoot(t, "to make a namespace")
 	t.Parallel()
 	r, env := newRecord(t)
 	socket := serveHere(t, r)

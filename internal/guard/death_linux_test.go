@@ -33,6 +33,14 @@ func kernels(t *testing.T, test func(t *testing.T, env []string)) {
 	}
 }
 
+// kernelsOf is kernels for one case of a test.
+func kernelsOf(t *testing.T, name string, test func(t *testing.T, env []string)) {
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		kernels(t, test)
+	})
+}
+
 // TestDeath: after a death of any kind the group is killed, and gone, before
 // anything is attached, and all sessions are closed; then the guardian ends.
 func TestDeath(t *testing.T) {
@@ -66,21 +74,22 @@ func TestDeath(t *testing.T) {
 // the group.
 func TestAfter(t *testing.T) {
 	bubble.Whole(t)
-	t.Parallel()
-	r, env := newRecord(t)
-	w := startWard(t, append(env, "GUARD_AFTER=700ms")...)
-	guardian := w.guardian()
-	w.do("guard 10 10s m:2181")
-	group := w.run("1")
-	died := time.Now()
-	w.signal(syscall.SIGKILL)
-	await(t, "the group is gone", func() bool { return running(group) == 0 })
-	await(t, "attached", func() bool { return strings.Contains(r.String(), "connect") })
-	if took := time.Since(died); took < 700*time.Millisecond {
-		t.Errorf("attached after %v", took)
-	}
-	await(t, "closed", func() bool { return r.closed(10) })
-	await(t, "the guardian has ended", func() bool { return ended(guardian) })
+	kernels(t, func(t *testing.T, env []string) {
+		r, more := newRecord(t)
+		w := startWard(t, append(append(env, more...), "GUARD_AFTER=700ms")...)
+		guardian := w.guardian()
+		w.do("guard 10 10s m:2181")
+		group := w.run("1")
+		died := time.Now()
+		w.signal(syscall.SIGKILL)
+		await(t, "the group is gone", func() bool { return running(group) == 0 })
+		await(t, "attached", func() bool { return strings.Contains(r.String(), "connect") })
+		if took := time.Since(died); took < 700*time.Millisecond {
+			t.Errorf("attached after %v", took)
+		}
+		await(t, "closed", func() bool { return r.closed(10) })
+		await(t, "the guardian has ended", func() bool { return ended(guardian) })
+	})
 }
 
 // TestWhatIsNotAttached: the session of a process that dies while it starts a
@@ -105,10 +114,9 @@ func TestWhatIsNotAttached(t *testing.T) {
 			time.Sleep(1500 * time.Millisecond)
 		}, lives: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r, env := newRecord(t)
-			w := startWard(t, env...)
+		kernelsOf(t, name, func(t *testing.T, env []string) {
+			r, more := newRecord(t)
+			w := startWard(t, append(env, more...)...)
 			guardian := w.guardian()
 			w.do("guard 10 3s m:2181")
 			group := w.run("1")
@@ -159,14 +167,13 @@ func TestATimeWithoutSessions(t *testing.T) {
 func TestGivenUpBefore(t *testing.T) {
 	bubble.Whole(t)
 	for _, kind := range []string{"a child", "a daemon"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			r, env := newRecord(t)
+		kernelsOf(t, kind, func(t *testing.T, env []string) {
+			r, more := newRecord(t)
 			socket := ""
 			if kind == "a daemon" {
 				socket = serveHere(t, r)
 			}
-			w := startWard(t, append(env, "GUARD_SOCKET="+socket)...)
+			w := startWard(t, append(append(env, more...), "GUARD_SOCKET="+socket)...)
 			over := func() bool { st, err := Ask(socket); return err == nil && st.Processes == 0 }
 			if kind == "a child" {
 				guardian := w.guardian()

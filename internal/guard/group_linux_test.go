@@ -1,6 +1,8 @@
 package guard
 
 import (
+	"cmp"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,9 +19,7 @@ import (
 // session is left to its timeout.
 func TestAGroupThatMayNotBeSignaled(t *testing.T) {
 	bubble.Whole(t)
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to run a guardian as another user")
-	}
+	needRoot(t, "to run a guardian as another user")
 	kernels(t, func(t *testing.T, env []string) {
 		r, more := newRecord(t)
 		w := startWard(t, append(append(env, more...), "GUARD_UID=65534")...)
@@ -38,38 +38,36 @@ func TestAGroupThatMayNotBeSignaled(t *testing.T) {
 // another thread of its process writes on.
 func TestOnlyZombies(t *testing.T) {
 	bubble.Whole(t)
-	ledger := filepath.Join(t.TempDir(), "ledger")
-	cmd := self("headless", "GUARD_LEDGER="+ledger)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Process.Kill()
-	group := cmd.Process.Pid
-	await(t, "the main thread has ended", func() bool {
-		s, err := readStat(strconv.Itoa(group))
-		return err == nil && s.state == 'Z'
+	kernels(t, func(t *testing.T, env []string) {
+		// Only a process of its own can be refused the flag: it says what it sees.
+		ledger := filepath.Join(t.TempDir(), "ledger")
+		cmd := self("headless", "GUARD_LEDGER="+ledger)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer cmd.Process.Kill()
+		group := cmd.Process.Pid
+		await(t, "the main thread has ended", func() bool {
+			s, err := readStat(strconv.Itoa(group))
+			return err == nil && s.state == 'Z'
+		})
+		killer := begin(t, self("killer", append(env, fmt.Sprint("GUARD_GROUP=", group))...))
+		before, _ := os.Stat(ledger)
+		await(t, "it writes on", func() bool { now, _ := os.Stat(ledger); return now.Size() > before.Size()+100 })
+		if got := killer.do("look"); got != "readable false, gone false" {
+			t.Error(got)
+		}
+		killer.do("kill")
+		await(t, "it is gone, although nobody has waited for it", func() bool { return killer.do("look") == "readable true, gone true" })
+		if err := syscall.Kill(-group, 0); err != nil {
+			t.Errorf("it was to be a zombie: %v", err)
+		}
+		_ = cmd.Wait()
+		if got := killer.do("look"); got != "readable true, gone true" {
+			t.Error(got)
+		}
 	})
-	pidfd, err := openPidfd(group)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer syscall.Close(pidfd)
-	run := &command{group: group, start: startOf(group), pidfd: pidfd}
-	before, _ := os.Stat(ledger)
-	await(t, "it writes on", func() bool { now, _ := os.Stat(ledger); return now.Size() > before.Size()+100 })
-	if isReadable(pidfd) || run.isGone() {
-		t.Error("it counts as gone")
-	}
-	run.kill()
-	await(t, "it is gone, although nobody has waited for it", run.isGone)
-	if err := syscall.Kill(-group, 0); err != nil {
-		t.Errorf("it was to be a zombie: %v", err)
-	}
-	_ = cmd.Wait()
-	if !run.isGone() {
-		t.Error("it is gone")
-	}
 }
 
 // TestAGroupThatGoesOn: a process that has ended, and has started another one
@@ -98,6 +96,38 @@ func TestAGroupThatGoesOn(t *testing.T) {
 	}
 	if dies = false; !p.onlyZombies(7) || p.onlyZombies(8) {
 		t.Error("it is not gone, or one that cannot be seen is")
+	}
+	list, look := p.list, p.stat
+	for name, test := range map[string]struct {
+		list, first, second error // of the list, and of the first and the second look at one of the group
+		gone                bool
+	}{
+		"no list":                      {list: os.ErrPermission},
+		"one may not be looked at":     {first: os.ErrPermission, second: os.ErrPermission},
+		"not when it is looked again":  {second: syscall.EACCES},
+		"no descriptor is left":        {first: syscall.EMFILE, second: syscall.EMFILE},
+		"one has ended":                {first: os.ErrNotExist, second: os.ErrNotExist, gone: true},
+		"one has ended as it was read": {first: syscall.ESRCH, second: os.ErrNotExist, gone: true},
+		"one has ended in between":     {second: os.ErrNotExist, gone: true},
+	} {
+		looks := 0
+		p.list = func() ([]string, error) {
+			names, err := list()
+			return names, cmp.Or(err, test.list) // as os.ReadDir, which returns what it has read
+		}
+		p.stat = func(name string) (stat, error) {
+			if name == "100" {
+				if looks++; looks == 1 && test.first != nil {
+					return stat{}, test.first
+				} else if looks == 2 && test.second != nil {
+					return stat{}, test.second
+				}
+			}
+			return look(name)
+		}
+		if p.onlyZombies(7) != test.gone {
+			t.Errorf("%s: gone: %v", name, !test.gone)
+		}
 	}
 }
 

@@ -35,6 +35,8 @@ func TestMain(m *testing.M) {
 		beWriter()
 	case "headless":
 		beHeadless()
+	case "killer":
+		beKiller()
 	case "init":
 		beInit()
 	case "sleeper":
@@ -191,6 +193,22 @@ func beWriter() {
 	}
 }
 
+// beKiller looks at a process group, and kills it, as its stdin says.
+func beKiller() {
+	refuse()
+	group, _ := strconv.Atoi(os.Getenv("GUARD_GROUP"))
+	pidfd, err := openPidfd(group)
+	run := &command{group: group, start: startOf(group), pidfd: pidfd}
+	fmt.Println("begun", err)
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		if lines.Text() == "kill" {
+			run.kill()
+		}
+		fmt.Printf("%s readable %v, gone %v\n", lines.Text(), isReadable(pidfd), run.isGone())
+	}
+	os.Exit(0)
+}
+
 // beInit is process 1 of a namespace with a ward in it. It reaps what ends.
 func beInit() {
 	w := self("ward")
@@ -254,6 +272,7 @@ func beWard() {
 	}
 	fmt.Println("begun", err)
 	runs, told := map[string]Command{}, make(chan struct{})
+	slow, slowest := 0, time.Duration(0)
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		f := append(strings.Fields(lines.Text()), "", "", "")
@@ -262,7 +281,13 @@ func beWard() {
 		answer := ""
 		switch f[0] {
 		case "guard":
+			before, began := w.Err(), time.Now()
 			w.Guard(framework.DeadSession{ID: id, Password: make([]byte, passwordSize), Timeout: took, Servers: f[3], Server: "m:2181"})
+			if took := time.Since(began); before == nil && took > 15*time.Millisecond {
+				slow, slowest = slow+1, max(slowest, took)
+			}
+		case "slow": // how many of these took long while there was a guardian
+			answer = fmt.Sprint(slow, " ", slowest)
 		case "over":
 			w.Over(framework.DeadSession{ID: id, Servers: "m:2181"}, f[2] == "true")
 		case "until":
@@ -437,6 +462,18 @@ func running(group int) (n int) {
 func ended(pid int) bool {
 	s, err := readStat(strconv.Itoa(pid))
 	return err != nil || s.state == 'Z'
+}
+
+// needRoot skips a test for another user, but never in CI.
+func needRoot(t *testing.T, why string) {
+	t.Helper()
+	if os.Getuid() == 0 {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal("in CI nothing is skipped: it needs root, " + why)
+	}
+	t.Skip("needs root, " + why)
 }
 
 // newRecord returns a record, and the environment by which a child uses it.

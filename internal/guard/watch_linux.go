@@ -82,7 +82,7 @@ func (s *served) killLate(event int) {
 	}()
 	s.drain()
 	for _, group := range s.killPast(event, found) {
-		s.log("it was stopped: process group %d is killed at the deadline", group)
+		s.log("it was stopped, or its command does not end: process group %d is killed at the deadline", group)
 	}
 }
 
@@ -105,6 +105,9 @@ func (s *served) seek() (found []*command) {
 	return nil
 }
 
+// killPast kills the groups of the commands that run, if the time is over. What
+// a command that has ended has left is not killed, although the process was
+// stopped before it could say that it has ended.
 func (s *served) killPast(event int, found []*command) (killed []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +125,7 @@ func (s *served) killPast(event int, found []*command) (killed []int) {
 	}
 	all := slices.Clone(found)
 	for _, run := range s.charge.commands {
-		if run.group != 0 && !run.killed {
+		if run.group != 0 && !run.killed && !isReadable(run.pidfd) {
 			all = append(all, run)
 		}
 	}

@@ -193,7 +193,14 @@ func (h *jobCommand) startGuarded(program string, args, env []string) (*job, err
 // tellDeadline tells the child until when the lease is proven: if this process
 // is stopped, the child kills the command then.
 func (h *leaseCommand) tellDeadline(lease *recipes.Lease) {
-	if h.guards.child != nil && lease.Err() == nil {
-		h.guards.child.Until(lease.Deadline().Add(-h.to.Slack()))
+	if lease.Err() == nil {
+		h.guards.until(lease.Deadline().Add(-h.to.Slack()))
+	}
+}
+
+// until tells the child when it is to kill the command.
+func (g *guards) until(deadline time.Time) {
+	if g.child != nil {
+		g.child.Until(deadline)
 	}
 }

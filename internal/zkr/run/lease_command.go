@@ -330,6 +330,7 @@ func (h *leaseCommand) guard(lease *recipes.Lease, job *job, over <-chan struct{
 		case <-lost:
 			lost = nil
 			left := h.untilKill(lease)
+			h.guards.until(time.Now().Add(left)) // the deadline that was told may come before, or long behind
 			err := job.signal(syscall.SIGTERM)
 			kill = time.After(left)
 			if err != nil {
