@@ -169,8 +169,9 @@ session-limit: ## one client of three real members with as many ephemeral znodes
 	ZKR_REAL=1 ZKR_WHOLE=1 $(GO) test -count=1 -v -timeout $(TIMEOUT) -run '^TestNoSessionIsTooLargeForItsMembers$$' ./internal/test/acceptance
 
 .PHONY: deaths
-deaths: ## processes with a guardian are killed: 500 at once, and writers, some behind a member that has stopped; 15 minutes
+deaths: ## processes with a guardian are killed: 500 at once, and writers, some behind a member that has stopped; guardians stop; 20 minutes
 	ZKR_REAL=1 ZKR_WHOLE=1 $(GO) test -count=1 -v -timeout $(TIMEOUT) -run '^(TestNothingIsExecutedLate|TestManyProcesses)$$' ./guardian
+	ZKR_WHOLE=1 $(GO) test -count=20 -v -timeout $(TIMEOUT) -run '^TestAStoppedGuardian$$' ./internal/zkr/run
 
 .PHONY: soak-real
 soak-real: ## all recipes on three real members for MINUTES (3), with random faults (ZKR_SEED repeats them)

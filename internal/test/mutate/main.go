@@ -40,8 +40,8 @@ var (
 
 // Where faults are put, and whose tests must find them.
 var (
-	sources = []string{"./framework/...", "./internal/managed/...", "./inspect/...", "./recipes/..."}
-	tests   = []string{"./framework/...", "./internal/managed/...", "./inspect/...", "./recipes/...", "./internal/doctor", "./internal/test/acceptance", "./internal/test/sim"}
+	sources = []string{"./framework/...", "./internal/managed/...", "./inspect/...", "./recipes/...", "./guardian", "./internal/guard", "./internal/closing"}
+	tests   = []string{"./framework/...", "./internal/managed/...", "./inspect/...", "./recipes/...", "./guardian", "./internal/guard", "./internal/closing", "./internal/doctor", "./internal/test/acceptance", "./internal/test/sim"}
 )
 
 func main() {
