@@ -196,7 +196,7 @@ func (s *soak) everybodyIsServed(here int) {
 	for _, p := range s.clients {
 		names = append(names, strconv.Itoa(p.Pid))
 	}
-	workers := map[string][]string{"mutex": {"0", "1"}, "rwlock": {"2", "3", "4"}, "semaphore": {"5", "6"}, "election": {"leader"}}
+	workers := map[string][]string{"mutex": {"0", "1", "8"}, "rwlock": {"2", "3", "4"}, "semaphore": {"5", "6"}, "second": {"7", "8"}, "election": {"leader"}}
 	for _, name := range load.Ledgers {
 		l := load.Ledger(filepath.Join(s.dir, name))
 		text, err := l.Read()

@@ -46,7 +46,7 @@ func MakeResources(t *testing.T, c *framework.Client, path string) {
 
 // Ledgers names the ledgers of a load. The locks have the same names below its
 // path.
-var Ledgers = []string{"mutex", "election", "rwlock", "semaphore"}
+var Ledgers = []string{"mutex", "second", "election", "rwlock", "semaphore"}
 
 // Place is what a worker's lock protects.
 type Place struct {
@@ -301,18 +301,36 @@ func (w Worker) lead(ctx context.Context, e *leader.Election) error {
 	return err
 }
 
-// Run uses all recipes at once from several goroutines of one client, until
-// ctx ends. Process names the process in the ledgers, which are files in dir.
+// Run makes a client, and uses all locks with it: see New and Use.
 func Run(ctx context.Context, servers, dir, path, process string, f *Figures, opts ...framework.Option) error {
-	// Retries long enough for a busy machine to restart its servers.
-	c, err := framework.New(servers, append([]framework.Option{
-		framework.WithSessionTimeout(Session), framework.WithStopMargin(loadMargin), framework.WithRetry(retry.Forever(100 * time.Millisecond)),
-	}, opts...)...)
+	c, err := New(servers, opts...)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
+	return Use(ctx, c, dir, path, process, f)
+}
+
+// New returns a client for Use. Its retries last as long as a busy machine
+// needs to restart its servers.
+func New(servers string, opts ...framework.Option) (*framework.Client, error) {
+	return framework.New(servers, append([]framework.Option{
+		framework.WithSessionTimeout(Session), framework.WithStopMargin(loadMargin), framework.WithRetry(retry.Forever(100 * time.Millisecond)),
+	}, opts...)...)
+}
+
+// Use uses all locks at once from several goroutines of one client, until ctx
+// ends. Process names the process in the ledgers, which are files in dir.
+func Use(ctx context.Context, c *framework.Client, dir, path, process string, f *Figures) error {
 	mutex, err := locks.NewMutex(c, path+"/mutex")
+	if err != nil {
+		return err
+	}
+	second, err := locks.NewMutex(c, path+"/second")
+	if err != nil {
+		return err
+	}
+	both, err := locks.All(mutex, second)
 	if err != nil {
 		return err
 	}
@@ -328,8 +346,11 @@ func Run(ctx context.Context, servers, dir, path, process string, f *Figures, op
 	if err != nil {
 		return err
 	}
-	at := func(name string) []Place {
-		return []Place{{Ledger(filepath.Join(dir, name)), Resource(path + "/" + name)}}
+	at := func(names ...string) (places []Place) {
+		for _, name := range names {
+			places = append(places, Place{Ledger(filepath.Join(dir, name)), Resource(path + "/" + name)})
+		}
+		return places
 	}
 	workers := []Worker{
 		{Places: at("mutex"), Mode: Exclusive, Lock: mutex},
@@ -339,6 +360,8 @@ func Run(ctx context.Context, servers, dir, path, process string, f *Figures, op
 		{Places: at("rwlock"), Mode: Shared, Lock: rw.Reader()},
 		{Places: at("semaphore"), Mode: Permit, Lock: sem},
 		{Places: at("semaphore"), Mode: Permit, Lock: sem},
+		{Places: at("second"), Mode: Exclusive, Lock: second},
+		{Places: at("mutex", "second"), Mode: Exclusive, Lock: both},
 	}
 	for i := range workers {
 		workers[i].Who = fmt.Sprintf("%s.%d", process, i)
