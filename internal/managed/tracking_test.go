@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -462,6 +465,70 @@ func TestTrackedAddressesThatAreNoServers(t *testing.T) {
 					t.Errorf("%d calls while the given server answers", n)
 				}
 			})
+		})
+	}
+}
+
+// A config names 10,000 members, or loopback alone, in place of the ensemble's.
+// The client says so in its log, calls none of them, and keeps its session and
+// its lease at the given address.
+func TestHostileConfigs(t *testing.T) {
+	member := func(i int, client string) string {
+		return fmt.Sprintf("server.%d=zk%d:2888:3888:participant;%s\n", i, i, client)
+	}
+	many, loopback := "", ""
+	for i := range 10_000 {
+		many += member(i, fmt.Sprintf("10.9.%d.%d:2181", i/250, i%250))
+	}
+	for i, client := range []string{"127.0.0.1:2181", "[::1]:2181", "localhost:2181"} {
+		loopback += member(i, client)
+	}
+	for name, tt := range map[string]struct{ config, log string }{
+		"10,000 members": {many, "10000 members: at most 255 are followed"},
+		"loopback":       {loopback, "a local address, and none was given"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				const given = "10.0.0.1:2181"
+				network := ens.ClientNet("c")
+				core, logs := observer.New(zap.WarnLevel)
+				var calls atomic.Int64
+				c, err := framework.New(given, framework.WithSessionTimeout(timeout), tracking, framework.WithLogger(zap.New(core)),
+					framework.WithDialer(func(transport, address string, limit time.Duration) (net.Conn, error) {
+						if address != given {
+							calls.Add(1)
+							return nil, fmt.Errorf("dial %s: %w", address, syscall.ECONNREFUSED)
+						}
+						return network.Dial(transport, ens.Servers(), limit)
+					}))
+				must(t, err)
+				defer c.Close()
+				must(t, c.WaitConnected(t.Context()))
+				s := session(t, c)
+				lost := lossOf(t, s)
+				operator, _ := connect(t, ens, framework.WithAuth("digest", []byte("super:secret")))
+				for version := range 3 { // each is shown later than the one before
+					_, err := operator.Set(t.Context(), "/zookeeper/config", fmt.Appendf(nil, "%sversion=%x", tt.config, 0x100000000+version), -1)
+					must(t, err)
+					time.Sleep(timeout)
+					network.Drop()
+					time.Sleep(timeout)
+				}
+				if len(lost) > 0 || session(t, c).ID() != s.ID() || c.Server() != given {
+					t.Errorf("the client is at %q, losses: %d", c.Server(), len(lost))
+				}
+				if all := c.Servers(); len(all) != 1 || all[0].Name != given || calls.Load() > 0 {
+					t.Errorf("%d calls of other servers than the one that was given; %+v", calls.Load(), all)
+				}
+				said := false
+				for _, entry := range logs.All() {
+					why, _ := entry.ContextMap()["error"].(string)
+					said = said || strings.Contains(why, tt.log)
+				}
+				if !said {
+					t.Errorf("not logged: %v", logs.All())
+				}
+			}, testutil.WithSuperDigest(testutil.Digest("super:secret")))
 		})
 	}
 }

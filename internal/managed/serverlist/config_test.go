@@ -2,6 +2,8 @@ package serverlist
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -76,4 +78,49 @@ func TestMembersOfAConfig(t *testing.T) {
 	if !slices.Equal(names, []string{"a:3", "b:3"}) || version != 0 || wrong == nil || err != nil {
 		t.Errorf("%v, %d, %v, %v", names, version, wrong, err)
 	}
+}
+
+// FuzzMembers reads what a member may show as its config: it ends with a short
+// error, or with members that can be called, each once, none of which is a
+// wildcard. A line of a usable member more is one member more.
+func FuzzMembers(f *testing.F) {
+	for _, config := range []string{
+		"server.1=a:1:2;a:3\nversion=0", "server.1=a:1:2:observer;0.0.0.0:3\nserver.2=[::1]:1:2;;4\nversion=10000000f",
+		"server.1=a:1:2|b:1:2;[::]:3\r\ngroup.1=1\nversion=ffffffffffffffffff", "server.=;:\nversion=", "server.1=0.0.0.0:1:2;[::ffff:0.0.0.0]:1\nversion=1",
+		"server.1=a:1:2;[[::]]:1\nversion=0", "server.1=[::ffff:0:0]:1:2;:1\nversion=0", "server.1=a:1:2;a:+3\nversion=0", "version=-0",
+	} {
+		f.Add([]byte(config), false)
+		f.Add([]byte(config), true)
+	}
+	f.Fuzz(func(t *testing.T, config []byte, tls bool) {
+		names, version, wrong, err := Members(config, tls)
+		for _, failed := range []error{wrong, err} {
+			if failed != nil && len(failed.Error()) > 1000 { // of 100 bytes that are shown, each escaped
+				t.Errorf("%q: an error of %d bytes", config, len(failed.Error()))
+			}
+		}
+		if err != nil {
+			if names != nil || version != 0 || wrong != nil {
+				t.Errorf("%q: %v, %d, %v, %v", config, names, version, wrong, err)
+			}
+			return
+		}
+		if version < 0 || len(names) > MostMembers || !slices.IsSorted(names) || len(slices.Compact(slices.Clone(names))) < len(names) {
+			t.Errorf("%q: %q, version %d", config, names, version)
+		}
+		for _, name := range names {
+			if read, chroot, err := Parse(name); err != nil || !slices.Equal(read, []string{name}) || chroot != "" {
+				t.Errorf("%q: %q is read as %q, %q, %v", config, name, read, chroot, err)
+			}
+			host, _, err := net.SplitHostPort(name)
+			if a, notAnAddress := netip.ParseAddr(host); err != nil || len(host) > longestHost || notAnAddress == nil && a.Unmap().IsUnspecified() {
+				t.Errorf("%q: %q, %v", config, name, err)
+			}
+		}
+		more, _, _, err := Members(append([]byte("server.255=one.more.example:1:2;3\n"), config...), tls)
+		if want := append([]string{"one.more.example:3"}, names...); len(names) < MostMembers && err == nil && !slices.Contains(names, want[0]) &&
+			!slices.Equal(more, slices.Sorted(slices.Values(want))) {
+			t.Errorf("%q: %q, and with one more %q", config, names, more)
+		}
+	})
 }
