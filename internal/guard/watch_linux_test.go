@@ -85,9 +85,9 @@ func TestKilledInTime(t *testing.T) {
 	})
 }
 
-// TestTheCommandOfAStoppedProcessEnds: what it leaves in its group is not killed
-// when the time is over, although the process could not say that it has ended.
-// A command that runs is killed.
+// TestTheCommandOfAStoppedProcessEnds: what it leaves in its group is not
+// killed when the time is over, although the process could not say that it has
+// ended. A command that runs is killed.
 func TestTheCommandOfAStoppedProcessEnds(t *testing.T) {
 	bubble.Whole(t)
 	kernels(t, func(t *testing.T, env []string) {

@@ -100,8 +100,8 @@ func rules(margin time.Duration, writes bool) proof.Rules {
 	}, Writes: writes}
 }
 
-// holdTimes makes a session one that is held n times, and counts who was told of
-// a loss.
+// holdTimes makes a session one that is held n times, and counts who was told
+// of a loss.
 func (s *Session) holdTimes(n int) (told *int) {
 	told = new(int)
 	s.held.holds = nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/counter"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
@@ -87,14 +88,14 @@ func TestABackupIsRestored(t *testing.T) {
 	c := client(t, ens)
 	again := acquire(t, t.Context(), lock(c))
 	if again.Token().Compare(remembered) >= 0 {
-		t.Errorf("token %v after %v: the step is not needed", again.Token(), remembered)
+		judge.Errorf(t, "token %v after %v: the step is not needed", again.Token(), remembered)
 	}
 	last := again.Token()
 	release(t, again)
 	d := client(t, ens)
 	next := acquire(t, t.Context(), lock(d))
 	if next.Token().Compare(last) <= 0 {
-		t.Errorf("token %v after %v", next.Token(), last)
+		judge.Errorf(t, "token %v after %v", next.Token(), last)
 	}
 	release(t, next)
 	if first, err := ids(c).Reserve(t.Context(), 1); err != nil || first <= used {

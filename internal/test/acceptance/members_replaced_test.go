@@ -42,10 +42,10 @@ const (
 // All members of an ensemble are replaced by others at other addresses, one
 // after another, while clients use all recipes. One client follows the ensemble
 // by its configuration, one by a function, and one is told. On real members two
-// more are behind HAProxy, of which one follows nothing. No session and no lease
-// is lost, unless all servers were silent for too long, and by the ledgers
-// nobody holds what another holds. Other clients hold nothing, so their sessions
-// outlast a longer silence. Beside them Curator, which follows the
+// more are behind HAProxy, of which one follows nothing. No session and no
+// lease is lost, unless all servers were silent for too long, and by the
+// ledgers nobody holds what another holds. Other clients hold nothing, so their
+// sessions outlast a longer silence. Beside them Curator, which follows the
 // configuration, holds a lock: what becomes of its session is logged.
 func TestAllMembersAreReplacedUnderLoad(t *testing.T) {
 	parallel(t)
