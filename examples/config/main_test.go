@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"io"
+	"net"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -126,6 +129,50 @@ func TestStartWithoutAnEnsemble(t *testing.T) {
 			t.Errorf("a second after there is one it uses %+v, %v, want 8 workers", now, err)
 		}
 	})
+}
+
+// The command starts again, with its snapshot, while nothing listens at the
+// address. It says the configuration that it had, and once there is an ensemble
+// at that address it goes on with the new ones.
+func TestTheCommandStartsWithoutAnEnsemble(t *testing.T) {
+	ens := testutil.Start(t)
+	file := filepath.Join(t.TempDir(), "snapshot")
+	if err := run(t.Context(), ens.Servers(), file, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if err := ens.Stop(0); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, in := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := run(ctx, ens.Servers(), file, in)
+		_ = in.CloseWithError(err)
+		ended <- err
+	}()
+	lines := bufio.NewScanner(out)
+	says := func(want string) {
+		t.Helper()
+		if !lines.Scan() || !strings.HasPrefix(lines.Text(), want) {
+			t.Fatalf("it says %q, %v, want %q", lines.Text(), lines.Err(), want)
+		}
+	}
+	says("16 workers")
+	if conn, err := net.Dial("tcp", ens.Servers()); err == nil {
+		_ = conn.Close()
+		t.Error("somebody listens")
+	}
+	if err := ens.Restart(0); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"8 workers", "8 workers, since ", "8 workers, since ", "16 workers"} {
+		says(want)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }
 
 // A leader's write is held up, so the leader gives its term up. Another one

@@ -71,6 +71,16 @@ func run(ctx context.Context, servers, snapshot string, out io.Writer) error {
 		return err
 	}
 	defer d.Close()
+	billing, err := d.Service("billing") // one after the other, by default
+	if err != nil {
+		return err
+	}
+	if snapshot != "" { // it uses what it knows before it has a connection
+		answered, failed := call(ctx, billing, 12)
+		if _, err := fmt.Fprintf(out, "at the start: instances that answered: %d, requests that failed: %d of 12\n", answered, failed); err != nil {
+			return err
+		}
+	}
 	var all []*instance
 	for range 3 {
 		i, err := serve(ctx, d)
@@ -81,10 +91,6 @@ func run(ctx context.Context, servers, snapshot string, out io.Writer) error {
 		all = append(all, i)
 	}
 
-	billing, err := d.Service("billing") // one after the other, by default
-	if err != nil {
-		return err
-	}
 	ask := func(when string) error {
 		if _, err := billing.Fresh(ctx); err != nil { // only so that the example always prints the same
 			return err

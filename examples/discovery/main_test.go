@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -92,6 +95,69 @@ func TestStartWithoutAnEnsemble(t *testing.T) {
 		time.Sleep(time.Second)
 		picks(d, 2)
 	})
+}
+
+// The command starts with a snapshot while nothing listens at the address. It
+// calls the instance that it knows, and once there is an ensemble at that
+// address it registers its own, and calls all that are there.
+func TestTheCommandStartsWithoutAnEnsemble(t *testing.T) {
+	ens := testutil.Start(t)
+	file := filepath.Join(t.TempDir(), "snapshot")
+	client, err := framework.New(ens.Servers())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	d, err := open(client, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stays, err := serve(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stays.server.Close()
+	billing, err := d.Service("billing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := billing.Fresh(t.Context()); err != nil || len(all) != 1 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	d.Close() // its snapshot has that instance, which stays: its session does
+	if err := ens.Stop(0); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, in := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := run(ctx, ens.Servers(), file, in)
+		_ = in.CloseWithError(err)
+		ended <- err
+	}()
+	lines := bufio.NewScanner(out)
+	says := func(want string) {
+		t.Helper()
+		if !lines.Scan() || lines.Text() != want {
+			t.Fatalf("it says %q, %v, want %q", lines.Text(), lines.Err(), want)
+		}
+	}
+	says("at the start: instances that answered: 1, requests that failed: 0 of 12")
+	if conn, err := net.Dial("tcp", ens.Servers()); err == nil {
+		_ = conn.Close()
+		t.Error("somebody listens")
+	}
+	if err := ens.Restart(0); err != nil {
+		t.Fatal(err)
+	}
+	says("three are there: instances that answered: 4, requests that failed: 0 of 12")
+	for lines.Scan() { // what follows is the same as in TestRun
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }
 
 // A request that is given up says nothing of the instance, and its body is
