@@ -36,9 +36,11 @@
 // observers.go are the inside of options and observers.
 //
 // The packages below do not know this one. From the top: watches and writes,
-// side by side, each with what one session has of it; ops, one operation;
-// offers, what the servers have; session, the life of one session; link, its
-// connections; servers, when a server is called, with talk, how, and
-// serverlist, which; proof, until when a session is proven alive; request and
-// zkerr, what a request is, and what an error means.
+// each with what one session has of it, and compound, operations of several
+// requests, side by side; ops, one operation; offers, what the servers have;
+// session, the life of one session; link, its connections; servers, when a
+// server is called, with talk, how, and serverlist, which; proof, until when a
+// session is proven alive, ephemerals, how full it is, and directories, which
+// of them may go; request and zkerr, what a request is, and what an error
+// means.
 package managed
