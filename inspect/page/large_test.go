@@ -97,8 +97,10 @@ func TestALargeLineAndALease(t *testing.T) {
 		<-ended
 		reads.stop()
 		m.own, m.others = reads.own.Load(), reads.others.Load()
-		t.Logf("%s: the deadline was %v ahead at least, the longest Get took %v; %d reads of the line on the service's connection, %d on others",
-			name, m.ahead, longest, m.own, m.others)
+		t.Logf("%s: the longest Get took %v; %d reads of the line on the service's connection, %d on others", name, longest, m.own, m.others)
+		if lease.Held() {
+			t.Logf("%s: the deadline was %v ahead at least", name, m.ahead)
+		}
 		return m
 	}
 	without := measure("without the page", nil)
@@ -109,7 +111,7 @@ func TestALargeLineAndALease(t *testing.T) {
 	if with.own > 0 || with.others == 0 {
 		judge.Errorf(t, "while the page looked, the line was read %d times on the service's connection, %d times on others", with.own, with.others)
 	}
-	if without.ahead < timeout/3 {
+	if without.ahead < timeout/4 { // it proves the session anew at a third
 		t.Log("the machine is too busy to compare deadlines")
 	} else if !lease.Held() || with.ahead < without.ahead-timeout/10 {
 		t.Errorf("the deadline was %v ahead at least, and %v while the page looked; held %t", without.ahead, with.ahead, lease.Held())
