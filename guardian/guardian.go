@@ -131,9 +131,9 @@ func (g *Guardian) Guard(s framework.DeadSession) { g.ward.Guard(s) }
 func (g *Guardian) Over(s framework.DeadSession, closed bool) { g.ward.Over(s, closed) }
 
 // Command starts cmd in a process group of its own. If this process dies, the
-// group is killed, and gone, before any session is closed. Once the command
-// itself has ended, what it has left in the group is not killed. The caller
-// waits for cmd as ever. On Linux the kernel also kills the command if the
+// group is killed, and gone, before any session is closed. Once this process
+// has seen the command end, what that has left in the group is not killed. The
+// caller waits for cmd as ever. On Linux the kernel also kills the command if the
 // thread that has started it ends first: see Pdeathsig of package syscall,
 // which Command does not set.
 //
@@ -148,7 +148,7 @@ func (g *Guardian) Command(cmd *exec.Cmd) error {
 
 // Until says when all commands must be dead, unless it is called with a later
 // time before. The guardian kills their groups then: this process is stopped,
-// and cannot do it. Pass lease.Deadline, less a margin, again with every few
+// or they do not end. Pass lease.Deadline, less a margin, again with every few
 // percent of the session timeout. The zero time ends the limit. It costs a
 // write to a socket.
 func (g *Guardian) Until(deadline time.Time) {

@@ -59,7 +59,7 @@ type leasts map[servers.Server]time.Duration
 
 // attempt is a connect to a member, with what goes before it.
 type attempt struct {
-	stop func() // ends a dial, or a handshake
+	stop func() // ends a handshake, and lets no dial begin
 
 	mu        sync.Mutex // guards what follows
 	sent      bool       // a request, of which the answer is awaited
@@ -275,7 +275,12 @@ func (t *target) round(ctx context.Context, pause time.Duration) (won bool, err 
 			t.grow(lookups)
 		}
 	}
-	members = slices.DeleteFunc(members, func(m servers.Server) bool { return t.open[m] != nil })
+	once := map[servers.Server]bool{} // a list may name a member twice
+	members = slices.DeleteFunc(members, func(m servers.Server) bool {
+		skip := t.open[m] != nil || once[m]
+		once[m] = true
+		return skip
+	})
 	random.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
 	slices.SortStableFunc(members, func(a, b servers.Server) int { return t.rank(a) - t.rank(b) })
 	next, pausing := time.After(0), false
@@ -366,7 +371,9 @@ func (t *target) connect(ctx context.Context, to servers.Server) error {
 	go func() { // ends within eight limits: up to four connects, each a dial and answers
 		defer stop()
 		r := t.try(ctx, a, to, limit, least)
-		r.at, r.number = to, number
+		if r.at, r.number = to, number; r.err != nil && ctx.Err() != nil {
+			r.err = errOvertaken
+		}
 		select {
 		case t.results <- r:
 		case <-t.done:
@@ -386,13 +393,12 @@ func (t *target) connect(ctx context.Context, to servers.Server) error {
 // opened. So a member at which the process was not is believed only once it has
 // opened a session: that takes a quorum.
 func (t *target) try(ctx context.Context, a *attempt, to servers.Server, limit, least time.Duration) (r result) {
-	began := time.Now()
 	opens := func() bool {
+		began := time.Now()
 		var err error
 		if least, err = t.askLeast(ctx, a, to, limit); err != nil {
-			r = result{err: err, slow: time.Since(began) >= limit}
+			r = result{err: err, slow: time.Since(began) >= limit, least: r.least}
 		}
-		began = time.Now()
 		return err == nil
 	}
 	if t.mustAskLeast(least) && !opens() {

@@ -27,6 +27,7 @@ type fake struct {
 	dial   func(member int) time.Duration // how long it takes, TLS included
 	stale  int                            // a member that leads, and has no quorum; 0: none
 	named  bool                           // one name stands for all members
+	twice  bool                           // the list names the first one twice
 	close  func(session int64, nth int) (executed bool, err error)
 	other  bool                                          // it opens another session
 	queue  func(member int, session int64) time.Duration // how long requests wait there that it has taken before
@@ -64,6 +65,9 @@ func (f *fake) Find(context.Context, time.Duration) (all []servers.Server) {
 		if f.named {
 			all[m].Name = "zk:2181"
 		}
+	}
+	if f.twice {
+		all = append(all, all[0])
 	}
 	return all
 }

@@ -27,7 +27,8 @@
 // If any of that fails, the sessions are left to their timeouts.
 //
 // A child also kills the groups if the time that [Ward.Until] has set passes
-// without a later one: the process is stopped. It reads the socket before that.
+// without a later one: the process is stopped, or has lost its lease. It reads
+// the socket before that.
 // If the process was stopped when it had started a command, and before it could
 // say which group that leads, the guardian looks for it among its children.
 //

@@ -10,7 +10,7 @@ import (
 )
 
 // This file runs while a process lives: it waits for its death, and kills its
-// groups in time if it is stopped.
+// groups in time if it is stopped, or they do not end.
 
 // seekPause is how long after a deadline a guardian looks again for a command
 // that was not to be found.
@@ -66,8 +66,9 @@ func (s *served) untilKill() time.Duration {
 	return max(0, s.charge.until-bootTime())
 }
 
-// killLate kills the groups of a process that is stopped: its time has passed,
-// and it has not told a later one. This guardian may have been stopped itself.
+// killLate kills the groups of a process whose time has passed, and which has
+// not told a later one: it is stopped, or has lost its lease, and the groups do
+// not end. This guardian may have been stopped itself.
 // So it reads all that is there, and looks at the time again.
 //
 // The process may have been stopped when it had started a command, and could
@@ -105,9 +106,9 @@ func (s *served) seek() (found []*command) {
 	return nil
 }
 
-// killPast kills the groups of the commands that run, if the time is over. What
-// a command that has ended has left is not killed, although the process was
-// stopped before it could say that it has ended.
+// killPast kills the groups of the commands, if the time is over. That includes
+// what a command has left that has ended since the process was stopped: nobody
+// has given the lease back, so nothing may go on behind it.
 func (s *served) killPast(event int, found []*command) (killed []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +126,7 @@ func (s *served) killPast(event int, found []*command) (killed []int) {
 	}
 	all := slices.Clone(found)
 	for _, run := range s.charge.commands {
-		if run.group != 0 && !run.killed && !isReadable(run.pidfd) {
+		if run.group != 0 && !run.killed {
 			all = append(all, run)
 		}
 	}

@@ -42,7 +42,7 @@ type Config struct {
 	ACL            []zk.ACL
 	Auths          []wire.AuthRequest
 	MaxRequest     int
-	MaxEphemerals  *int // nil: see ephemerals.limit
+	MaxEphemerals  *int // nil: see ephemerals.Account.Limit
 	CreateChroot   bool
 	Dial           func(network, address string, timeout time.Duration) (net.Conn, error)
 	Resolver       *net.Resolver

@@ -8,8 +8,9 @@
 //
 // # What callers may rely on
 //
-// All requests of a call share one budget of retries. Its error is a zkerr.Op,
-// which says whether any of them may have been executed.
+// All requests of a call share one budget of retries, and its error is a
+// zkerr.Op, which says whether any of them may have been executed. DeleteTree
+// has a budget for each request, and returns how much it has deleted.
 //
 // # In which order to read
 //

@@ -45,7 +45,7 @@ type Config struct {
 	Log            *zap.Logger // never blocks
 	ACL            []zk.ACL
 	MaxRequest     int
-	MaxEphemerals  int // 0: see ephemerals.Account
+	MaxEphemerals  int // 0: see ephemerals.Account.Limit
 	CreateChroot   bool
 	NoContainers   bool
 	Sweep          time.Duration

@@ -75,7 +75,10 @@ func (s *Session) KeepRoom(ctx context.Context, full string, sequential bool) (r
 		r, why = all.Keep(full, sequential, limit)
 		return why, r != nil
 	})
-	return r, func() { all.Drop(full, r) }, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return r, func() { all.Drop(full, r) }, nil
 }
 
 // admit calls try with the limit, until it returns true. In between it gives
