@@ -133,8 +133,8 @@ func (g *Guardian) Over(s framework.DeadSession, closed bool) { g.ward.Over(s, c
 // Command starts cmd in a process group of its own. If this process dies, the
 // group is killed, and gone, before any session is closed. Once this process
 // has seen the command end, what that has left in the group is not killed. The
-// caller waits for cmd as ever. On Linux the kernel also kills the command if the
-// thread that has started it ends first: see Pdeathsig of package syscall,
+// caller waits for cmd as ever. On Linux the kernel also kills the command if
+// the thread that has started it ends first: see Pdeathsig of package syscall,
 // which Command does not set.
 //
 // It fails with ErrNotAChild, or as cmd.Start does. If the guardian is lost,
