@@ -148,7 +148,8 @@ func TestASnapshotOfAnotherRoot(t *testing.T) {
 		"the ensemble is restored": {func(_ bubble.T, w *bubble.World, _ *framework.Client) { w.Restore(w.Snapshot()) }, false, nil},
 		"another ensemble has the same transactions": {
 			func(_ bubble.T, w *bubble.World, _ *framework.Client) { w.Restore(hidden.Provisioned(w.Snapshot(), 0)) },
-			true, []string{"removed " + below + "/a", "removed " + below, "added " + below, "added " + below + "/a"},
+			true,
+			[]string{"removed " + below + "/a", "removed " + below, "added " + below, "added " + below + "/a"},
 		},
 		"it is the same":    {func(bubble.T, *bubble.World, *framework.Client) {}, false, nil},
 		"its data were set": {func(t bubble.T, _ *bubble.World, c *framework.Client) { set(t, c, below, "new") }, false, []string{"changed " + below}},
