@@ -395,6 +395,11 @@ func TestBaseIsTheSame(t *testing.T) {
 			if len(a.Wrong) > 0 {
 				t.Errorf("%s\n%s", strings.Join(a.Wrong, "\n"), a.Trace)
 			}
+			for _, f := range a.Plan.Faults {
+				if (f.What == sim.Replace || f.What == sim.ListWithout) && a.Moves[f.Client] == 0 {
+					t.Errorf("client %d has not moved to another server, although its own was taken from it: %v\n%s", f.Client, f, a.Trace)
+				}
+			}
 			if raceEnabled {
 				return // the scheduler is random then, and the order of goroutines decides which writes share a multi
 			}
@@ -408,7 +413,7 @@ func TestBaseIsTheSame(t *testing.T) {
 					t.Fatalf("two runs differ:\n%s\nand\n%s", strings.Join(x[i:], "\n"), strings.Join(y[i:], "\n"))
 				}
 			}
-			t.Logf("%d moments, %d single faults, %d of pairs", len(a.Moments), len(singles(a.Plan, a.Moments, false)), len(singles(a.Plan, a.Moments, true)))
+			t.Logf("%d moments, moves by client %v, %d single faults, %d of pairs", len(a.Moments), a.Moves, len(singles(a.Plan, a.Moments, false)), len(singles(a.Plan, a.Moments, true)))
 		})
 	}
 }

@@ -122,6 +122,15 @@ func stand(pause, work time.Duration, s sim.Stand) sim.Step {
 	return sim.Step{Pause: pause * time.Millisecond, Work: work * time.Millisecond, Writes: 1, Stand: s}
 }
 
+// replaced replaces the member of the first client, which follows the ensemble,
+// by another one after the first answer to such a request. Others are told.
+func replaced(p *sim.Plan, op string) *sim.Plan {
+	p.Tracking = make([]bool, len(p.Workers))
+	p.Tracking[0] = true
+	p.Faults = []sim.Fault{{What: sim.Replace, Client: 0, Member: sim.Near, At: sim.When{Moment: sim.Moment{Client: 0, Point: sim.Answered, Op: op, N: 1, After: true}}}}
+	return p
+}
+
 // one is a client with one goroutine.
 func one(steps ...sim.Step) client { return client{steps} }
 
@@ -197,11 +206,7 @@ var Scenarios = []Scenario{
 		})
 	}},
 	{"mutex-replaced", false, func() *sim.Plan { // the member of the holder, which follows the ensemble, is replaced by another one
-		p := plan(sim.Mutex, one(at(0, 6000)), one(at(10, 10)))
-		return with(p, func(p *sim.Plan) {
-			p.Tracking = []bool{true, false}
-			p.Faults = []sim.Fault{{What: sim.Replace, Client: 0, Member: sim.Near, At: sim.When{Moment: sim.Moment{Client: 0, Point: sim.Answered, Op: "getChildren2", N: 1, After: true}}}}
-		})
+		return replaced(plan(sim.Mutex, one(at(0, 6000)), one(at(10, 10))), "getChildren2")
 	}},
 	{"mutex-guardian", false, func() *sim.Plan { // each client has a guardian, and nobody waits for a session timeout
 		p := plan(sim.Mutex, one(at(0, 40)), one(at(10, 40)))
@@ -253,6 +258,9 @@ var Scenarios = []Scenario{
 	{"election", true, func() *sim.Plan {
 		return plan(sim.Election, one(at(0, 30)), one(at(10, 20)))
 	}},
+	{"election-replaced", false, func() *sim.Plan { // the member of the leader is replaced
+		return replaced(plan(sim.Election, one(at(0, 6000)), one(at(10, 10))), "getChildren2")
+	}},
 	{"election-run", false, func() *sim.Plan { // each leads twice
 		return plan(sim.Campaign, one(at(0, 20)), one(at(10, 20)))
 	}},
@@ -289,6 +297,13 @@ var Scenarios = []Scenario{
 		return plan(sim.Cache, one(follow(sim.Follow{Depth: -1, OneShot: true, Recheck: recheck})), one(changing(
 			sim.Change{What: sim.Put}, sim.Change{What: sim.Put, Path: "/a"}, sim.Change{Pause: 4 * time.Millisecond, What: sim.Write, Path: "/a"},
 			sim.Change{Pause: 4 * time.Millisecond, What: sim.Erase, Path: "/a"}, sim.Change{What: sim.Mark, Path: "/a"})))
+	}},
+	{"cache-replaced", false, func() *sim.Plan { // the member of the cache is replaced, and more changes come before and after it moves
+		follows := follow(sim.Follow{Depth: -1, Recheck: recheck})
+		follows.Work = 6 * time.Second
+		return replaced(plan(sim.Cache, one(follows), one(changing(
+			sim.Change{What: sim.Put}, sim.Change{What: sim.Put, Path: "/a"}, sim.Change{Pause: time.Second, What: sim.Write, Path: "/a"},
+			sim.Change{Pause: 2 * time.Second, What: sim.Anew, Path: "/a"}, sim.Change{What: sim.Put, Path: "/a/b"}))), "addWatch")
 	}},
 	{"cache-two", false, func() *sim.Plan { // of one client, which share a watch, and the first goes
 		stays := follow(sim.Follow{Depth: 1, Recheck: sim.ByBudget})

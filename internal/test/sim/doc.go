@@ -57,7 +57,8 @@
 //   - The servers: clients are given other lists, and move. Members are
 //     replaced by others at other addresses, which clients that track their
 //     ensemble follow. That happens in plans without other faults, too: no
-//     lease may be lost for it. See moves.go.
+//     lease may be lost for it, and nobody is at a member that stops. See
+//     moves.go.
 //   - Sessions that have room for few ephemeral znodes: see full.go.
 //   - Observers: they panic, block, or call back into the library.
 //   - A round of a barrier has crashed before, and perhaps a neighbor stands

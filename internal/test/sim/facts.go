@@ -59,7 +59,11 @@ func (w *world) beside(client int, dial dialer) dialer {
 		if err != nil {
 			return nil, err
 		}
-		c := &besideConn{Conn: conn, closed: sync.OnceFunc(func() { add(-1) })}
+		c := &besideConn{Conn: conn, over: make(chan struct{})}
+		c.end = sync.OnceFunc(func() {
+			add(-1)
+			close(c.over)
+		})
 		if add(1) == 0 {
 			return c, nil
 		}
@@ -87,21 +91,27 @@ func (w *world) befalls(client int, what What) (by time.Duration) {
 
 type besideConn struct {
 	net.Conn
-	late   func() time.Duration // nil: never
-	closed func()
+	late func() time.Duration // nil: never
+	over chan struct{}        // closed when the connection is
+	end  func()               // closes over, once
 }
 
 // Read is late while the fault lasts: the session may have come to have this
-// connection.
+// connection. Like that of any other connection it ends with Close.
 func (c *besideConn) Read(p []byte) (int, error) {
 	if c.late != nil {
-		time.Sleep(c.late())
+		if by := c.late(); by > 0 {
+			select {
+			case <-time.After(by):
+			case <-c.over:
+			}
+		}
 	}
 	return c.Conn.Read(p)
 }
 
 func (c *besideConn) Close() error {
-	c.closed()
+	c.end()
 	return c.Conn.Close()
 }
 

@@ -49,7 +49,10 @@ func (d *draw) lists() {
 	if d.Named && d.Scenario.quiet() {
 		d.root()
 	}
-	if d.Named && d.rooted() { // clients without a chroot do not know their ensemble well
+	// Clients without a chroot do not know their ensemble well. Where nothing
+	// fails they go back to it, and need no other session until their list has
+	// it again.
+	if d.Named && (d.rooted() || d.Scenario.quiet()) {
 		kinds = []What{ListWithout, ListElsewhere}
 	}
 	for range 1 + d.IntN(4) {
@@ -158,6 +161,17 @@ func (w *world) lists(f Fault) (heal func(), done bool) {
 	return func() { w.give(f.Client, w.serving()) }, w.give(f.Client, list)
 }
 
+// listAgain ends the faults of lists, where nothing else waits for their end:
+// the sessions end once more then, and a client whose list has another ensemble
+// alone would find none.
+func (w *world) listAgain() {
+	for _, f := range w.plan.Faults {
+		if w.plan.Scenario.quiet() && slices.Contains([]What{ListWithout, ListOnly, ListElsewhere}, f.What) {
+			w.give(f.Client, w.serving())
+		}
+	}
+}
+
 // server returns how clients know a member.
 func (w *world) server(member int) string {
 	if w.plan.Named {
@@ -191,11 +205,31 @@ func (w *world) give(client int, list []string) (done bool) {
 }
 
 // moved is told of a client's move.
-func (w *world) moved(m framework.Move) {
+func (w *world) moved(client int, m framework.Move) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if m.Err == nil {
-		w.moves++
+		w.moves[client]++
+	} else {
+		w.stuck[client] = true
+	}
+}
+
+// mustHaveLeft checks that no client is at a member that was removed, where
+// nothing fails, and no move has failed. Who was not told that it was a member
+// does not know that it was removed, and may stay there, since it was given.
+func (w *world) mustHaveLeft(member int) {
+	if !w.plan.Scenario.quiet() {
+		return
+	}
+	for _, info := range w.ens.Sessions() {
+		w.mu.Lock()
+		client, known := w.sessions[info.ID]
+		excused := !known || client < 0 || w.dead[client] || w.stuck[client]
+		w.mu.Unlock()
+		if !excused && info.Owner == member {
+			w.ledger.fault("client %d is at member %d, which was removed %v ago", client, member, stays*w.plan.Timeout)
+		}
 	}
 }
 
@@ -223,6 +257,7 @@ func (w *world) replaceMember(f Fault) (done bool) {
 	w.mu.Lock()
 	w.exMembers[old] = true
 	w.mu.Unlock()
+	known := time.Since(w.ledger.begin) > w.plan.Timeout/2
 	for c := range w.clients {
 		if !w.plan.tracks(c) {
 			go w.give(c, w.serving())
@@ -231,6 +266,9 @@ func (w *world) replaceMember(f Fault) (done bool) {
 	go func() {
 		select {
 		case <-time.After(stays * w.plan.Timeout):
+			if known {
+				w.mustHaveLeft(old)
+			}
 			w.ledger.log("stop member %d: %v", old, w.ens.Stop(old))
 		case <-w.ending:
 		}

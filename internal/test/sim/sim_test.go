@@ -139,7 +139,9 @@ func search(t *testing.T, from uint64, n int, d time.Duration) *searched {
 		s.losses.Add(int64(r.Losses))
 		s.faults.Add(int64(len(r.Struck)))
 		s.batches.Add(int64(r.Batches))
-		s.moves.Add(int64(r.Moves))
+		for _, n := range r.Moves {
+			s.moves.Add(int64(n))
+		}
 		s.shown.Add(int64(r.Shown))
 		s.longest = max(s.longest, r.Longest)
 	}

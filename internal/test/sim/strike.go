@@ -185,6 +185,7 @@ func (w *world) heal() {
 			net.LoseEvents(false)
 		}
 	}
+	w.listAgain()
 }
 
 // allowed reports whether a call may fail with this error because of what has

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,13 +28,9 @@ type tap struct {
 	asked map[int32]string
 }
 
-// tapped returns a dialer whose connections have a tap. It goes round over the
-// members, whatever order the client tries them in, so that each run has the
-// same.
-func (w *world) tapped(client int, to *testutil.ClientNet, addresses []string) func(network, address string, timeout time.Duration) (net.Conn, error) {
-	var attempts atomic.Int64 // a session that is torn down dials at the same time as the next one
-	return func(network, _ string, timeout time.Duration) (net.Conn, error) {
-		address := addresses[(client+int(attempts.Add(1)-1))%len(addresses)]
+// tapped returns a dialer whose connections have a tap.
+func (w *world) tapped(client int, to *testutil.ClientNet) func(network, address string, timeout time.Duration) (net.Conn, error) {
+	return func(network, address string, timeout time.Duration) (net.Conn, error) {
 		conn, err := to.Dial(network, address, timeout)
 		if err != nil {
 			return nil, err

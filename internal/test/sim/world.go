@@ -36,7 +36,7 @@ type Result struct {
 	Losses  int
 	Shown   int           // batches of caches and statuses of presence nodes
 	Batches int           // multis in which writes of contenders have left
-	Moves   int           // of clients to other servers
+	Moves   []int         // to other servers, by client
 	Longest time.Duration // the longest wait of a caller that could have been granted
 	Moments []Seen        // of a staged plan, in order
 	Struck  []Fault       // what has happened, in order
@@ -67,7 +67,7 @@ func (w *world) result() *Result {
 	defer w.mu.Unlock()
 	r := &Result{
 		Plan: w.plan, Wrong: l.wrong, Trace: strings.Join(l.trace, "\n"), Grants: l.grants, Losses: l.losses,
-		Batches: w.batches, Moves: w.moves, Shown: w.shown, Longest: l.longest, Moments: w.moments.seen, Struck: w.hit,
+		Batches: w.batches, Moves: slices.Clone(w.moves), Shown: w.shown, Longest: l.longest, Moments: w.moments.seen, Struck: w.hit,
 	}
 	for _, path := range w.paths {
 		r.resources = append(r.resources, l.resources[path])
@@ -108,7 +108,7 @@ type world struct {
 	operator  *framework.Client  // nil if it has nothing to do
 	batches   int                // guarded by mu
 	guardians []*guardian
-	moves     int // of clients to other servers; guarded by mu
+	moves     []int // to other servers, by client; guarded by mu
 	truth     *truth
 
 	copied *testutil.Snapshot // guarded by mu
@@ -122,6 +122,7 @@ type world struct {
 	dead      map[int]bool    // clients that are closed or killed
 	deaf      map[string]bool // znodes that are not removed: see writtenUnheard
 	troubled  map[int]bool    // members in trouble
+	stuck     map[int]bool    // clients a move of which has failed
 	exMembers map[int]bool    // members that others have replaced
 	playing   bool            // the workers work: what happens is recorded, and strikes
 	moments   moments
@@ -172,6 +173,7 @@ func (w *world) run() {
 	}
 	w.ledger = &ledger{plan: p, behind: behind, limit: p.Limit, begin: time.Now(), resources: map[string]*resource{}, expired: map[int64]bool{}, owned: map[string]int64{}, closed: map[int]bool{}, killed: map[int]bool{}, closedFor: map[int]bool{}, removed: map[string]removal{}, clients: map[int64]int{}}
 	w.sessions, w.dead, w.troubled, w.leavers, w.armed = map[int64]int{}, map[int]bool{}, map[int]bool{}, map[who]*leaver{}, map[*Fault]bool{}
+	w.moves, w.stuck = make([]int, len(p.Workers)), map[int]bool{}
 	w.shared, w.ending = map[int]*leader.Election{}, make(chan struct{})
 	w.orphans, w.late, w.deaf, w.exMembers = map[orphan]bool{}, map[int64]bool{}, map[string]bool{}, map[int]bool{}
 	w.calling, w.ended, w.moments = map[who]func(){}, map[who]bool{}, moments{counts: map[Moment]int{}}
@@ -226,7 +228,7 @@ func (w *world) build() error {
 					w.asked(i, r.Op, result.Err)
 				},
 				Batched: func(framework.Batch) { w.batched() },
-				Moved:   w.moved,
+				Moved:   func(m framework.Move) { w.moved(i, m) },
 			}),
 		}
 		opts = append(opts, p.clientOptions()...)
@@ -240,7 +242,7 @@ func (w *world) build() error {
 		}
 		switch {
 		case p.Staged:
-			opts = append(opts, framework.WithRetry(retry.Forever(50*time.Millisecond)), framework.WithDialer(w.beside(i, w.tapped(i, net, strings.Split(w.ens.Servers(), ",")))))
+			opts = append(opts, framework.WithRetry(retry.Forever(50*time.Millisecond)), framework.WithDialer(w.beside(i, w.tapped(i, net))))
 		case p.Endless:
 			opts = append(opts, framework.WithRetry(pauses))
 		case p.Brief:
@@ -249,7 +251,11 @@ func (w *world) build() error {
 		if p.Named {
 			opts = append(opts, framework.WithResolver(w.named[i].Resolver()), framework.WithDialer(w.named[i].dial))
 		}
-		c, err := p.view(i).New(servers, opts...)
+		given := servers
+		if p.Staged && !p.Named {
+			given = rotated(servers, i)
+		}
+		c, err := p.view(i).New(given, opts...)
 		if err != nil {
 			return err
 		}
@@ -331,6 +337,14 @@ func (p *Plan) mostPermits() int {
 func (p *Plan) apart(client int, net *testutil.ClientNet) {
 	d := p.Latency + time.Duration(client)*p.Latency/7
 	net.Latency(d, d+p.Latency/13)
+}
+
+// rotated returns a list from its n-th server on. A client of a staged plan
+// calls the servers in their order, and not all call the same one first.
+func rotated(servers string, n int) string {
+	all := strings.Split(servers, ",")
+	n %= len(all)
+	return strings.Join(slices.Concat(all[n:], all[:n]), ",")
 }
 
 // belongs notes whose session it is.
