@@ -6,12 +6,14 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/closing"
+	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // Clients have guardians, which close the sessions of a client whose process
@@ -70,6 +72,7 @@ type guardian struct {
 
 	mu       sync.Mutex // guards what follows
 	sessions map[string]closing.Session
+	told     map[int64]bool // all sessions
 }
 
 // guarded returns the option of a client that has a guardian.
@@ -77,7 +80,7 @@ func (w *world) guarded(client int) []framework.Option {
 	if w.plan.Guardians == nil {
 		return nil
 	}
-	g := &guardian{world: w, client: client, lost: make(chan struct{}), sessions: map[string]closing.Session{}}
+	g := &guardian{world: w, client: client, lost: make(chan struct{}), sessions: map[string]closing.Session{}, told: map[int64]bool{}}
 	w.guardians = append(w.guardians, g)
 	return []framework.Option{framework.WithGuardian(g)}
 }
@@ -88,6 +91,7 @@ func (g *guardian) Guard(s framework.DeadSession) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.sessions[keyOfDead(s)] = closing.Session{DeadSession: s}
+	g.told[s.ID] = true
 }
 
 func (g *guardian) Over(s framework.DeadSession, closed bool) {
@@ -98,6 +102,25 @@ func (g *guardian) Over(s framework.DeadSession, closed bool) {
 		g.sessions[keyOfDead(s)] = known
 	} else if closed {
 		delete(g.sessions, keyOfDead(s))
+	}
+}
+
+// isGuarded checks that the guardian of a client was told of a session in which
+// something is to be created: the client may die at any moment.
+func (w *world) isGuarded(client int, r testutil.Request) {
+	creates := strings.HasPrefix(r.Op.String(), "create")
+	for _, one := range r.Operations {
+		creates = creates || strings.HasPrefix(one.Op.String(), "create")
+	}
+	if w.plan.Guardians == nil || !creates {
+		return
+	}
+	g := w.guardians[client]
+	g.mu.Lock()
+	known := g.told[r.Session]
+	g.mu.Unlock()
+	if !known {
+		w.ledger.fault("client %d sends %v in session %#x, and its guardian was not told of that", client, r.Op, r.Session)
 	}
 }
 

@@ -28,7 +28,8 @@ var few = []string{
 // at a time. It must find each mutant within a bounded number of seeds, always
 // the same ones. Otherwise a run of the simulator without a finding would show
 // nothing. A mutant whose name begins with that of a recipe is looked for by
-// the plans of that recipe alone: the others do not run what it breaks.
+// the plans of that recipe alone: the others do not run what it breaks. So is
+// one that begins with "guardian-" by the plans with guardians.
 //
 // A mutant is a file of edits, applied by an overlay, so the sources need no
 // hooks. An edit names a declaration and an anchor in it. If the anchor does
@@ -60,8 +61,12 @@ func hunt(m *sim.Mutant, dir string) (found string, err error) {
 		plans = "^" + string(r) + "$"
 		seeds *= 10 // most have plans of other recipes, and cost nothing
 	}
+	guards := strings.HasPrefix(m.Name, "guardian-")
+	if guards {
+		seeds *= 10
+	}
 	began := time.Now()
-	cmd := exec.Command(binary, "-test.run=^TestSeeds$", "-test.v", "-sim.first=1", fmt.Sprint("-sim.seeds=", seeds), "-sim.recipes="+plans, "-sim.pictures=")
+	cmd := exec.Command(binary, "-test.run=^TestSeeds$", "-test.v", "-sim.first=1", fmt.Sprint("-sim.seeds=", seeds), "-sim.recipes="+plans, fmt.Sprint("-sim.guardians=", guards), "-sim.pictures=")
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return "", fmt.Errorf("nothing was found in %d seeds:\n%s", seeds, out)

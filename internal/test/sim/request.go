@@ -154,6 +154,7 @@ func (w *world) control(r testutil.Request) testutil.Action {
 	case !known:
 		client = nobody
 	case r.Op != testutil.OpCreateSession:
+		w.isGuarded(client, r)
 		w.happens(client, Executed, r.Op.String(), message{})
 	}
 	w.mu.Lock()

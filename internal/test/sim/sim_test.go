@@ -25,6 +25,7 @@ var (
 	first = flag.Uint64("sim.first", 0, "the first seed; 0: a random one, and in CI 1, so that only a change can make CI fail")
 
 	only = flag.String("sim.recipes", "", "play only the plans of these recipes, a regular expression")
+	kept = flag.Bool("sim.guardians", false, "play only plans with guardians")
 
 	pictures = flag.String("sim.pictures", "testdata/failures", "where pictures of histories that cannot be explained go; empty: nowhere")
 )
@@ -116,7 +117,7 @@ func search(t *testing.T, from uint64, n int, d time.Duration) *searched {
 				if n > 0 && i >= uint64(n) || n == 0 && time.Since(began) > d {
 					return
 				}
-				if !wanted.MatchString(string(sim.Draw(from + i).Recipe)) {
+				if plan := sim.Draw(from + i); !wanted.MatchString(string(plan.Recipe)) || *kept && plan.Guardians == nil {
 					continue
 				}
 				r := play(t, from+i)
