@@ -4,6 +4,8 @@
 #   docker run --rm zkr inspect --servers zk1:2181 /app/backup
 #   docker run --rm --publish 2181:2181 zkr server --listen 0.0.0.0:2181
 #
+# None is published. A release has a context with its zkr, that compiles nothing: docker build --tag zkr - < zkr_VERSION_linux_amd64_image.tar.gz
+#
 # It has no shell, so zkr lock finds no command to run: copy /zkr into the image of the program that needs the lock. It is the zkr
 # with Kerberos, which needs an /etc/krb5.conf.
 #

@@ -14,10 +14,12 @@ import (
 	"testing"
 
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
+	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 // systemd finds nothing to complain of in the units. Their programs are put
-// where the test may put them.
+// where the test may put them, zkr included, which the units give no directory:
+// systemd looks where packages and people install programs.
 func TestUnits(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
@@ -29,12 +31,14 @@ func TestUnits(t *testing.T) {
 	}
 	dir := t.TempDir()
 	program := regexp.MustCompile(`/usr/local/bin/(\w+)`)
+	bare := regexp.MustCompile(`(?m)^ExecStart=zkr `)
 	var copies []string
 	for _, unit := range units {
 		text, err := os.ReadFile(unit)
 		if err != nil {
 			t.Fatal(err)
 		}
+		text = bare.ReplaceAll(text, []byte("ExecStart=/usr/local/bin/zkr "))
 		for _, m := range program.FindAllStringSubmatch(string(text), -1) {
 			if err := os.WriteFile(filepath.Join(dir, m[1]), []byte("#!/bin/sh\n"), 0o755); err != nil {
 				t.Fatal(err)
@@ -87,6 +91,45 @@ func TestUnitsKnowTheExitCodes(t *testing.T) {
 	}
 }
 
+// The job that nightly.service shows works once a day, and leaves that day.
+func TestTheJobLeavesItsDay(t *testing.T) {
+	text, err := os.ReadFile("systemd/nightly.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var job strings.Builder
+	for _, m := range regexp.MustCompile(`(?m)^#   (.*)$`).FindAllSubmatch(text, -1) {
+		job.Write(append(m[1], '\n'))
+	}
+	dir := t.TempDir()
+	const day = "2026-10-24"
+	for name, script := range map[string]string{"nightly": job.String(), "date": "#!/bin/sh\necho " + day + "\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "zkr"), "../../cmd/zkr").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	servers := testutil.Start(t).Servers()
+	run := func(program string, args ...string) string {
+		cmd := exec.Command(filepath.Join(dir, program), args...)
+		cmd.Env = append(os.Environ(), "ZKR_SERVERS="+servers, "PATH="+dir+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s %q: %v: %s", program, args, err, out)
+		}
+		return string(out)
+	}
+	run("zkr", "create", "--parents", "/done/nightly")
+	if first, second := run("nightly"), run("nightly"); first != "the work\n" || second != "" {
+		t.Errorf("it prints %q, and then %q", first, second)
+	}
+	if left := run("zkr", "get", "/done/nightly"); left != day {
+		t.Errorf("it leaves %q", left)
+	}
+}
+
 // The environment of the units has variables that zkr reads.
 func TestTheEnvironmentOfTheUnits(t *testing.T) {
 	text, err := os.ReadFile("systemd/environment")
@@ -98,7 +141,7 @@ func TestTheEnvironmentOfTheUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := regexp.MustCompile(`(?m)^#?(\w+)=`).FindAllStringSubmatch(string(text), -1)
-	if len(all) != 5 {
+	if len(all) != 6 {
 		t.Errorf("%d variables: %q", len(all), all)
 	}
 	for _, m := range all {
@@ -136,6 +179,33 @@ func TestProbedPathsAreServed(t *testing.T) {
 	for _, m := range probed {
 		if path := m[1] + m[2]; path != "/haproxy" && !strings.Contains(string(service), `"GET `+path+`"`) {
 			t.Errorf("httpleader does not serve %s", path)
+		}
+	}
+}
+
+// What the manifest says to take out for an ensemble without TLS or SASL leaves
+// nothing of it.
+func TestAManifestForAPlainEnsemble(t *testing.T) {
+	text, err := os.ReadFile("kubernetes/scheduler.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sasl, tls := []string{"ZKR_SASL", "password"}, []string{"ZKR_TLS", ":2281", "/etc/zkr", "secret", "fsGroup"}
+	for script, gone := range map[string][]string{
+		"/# SASL/d":                            sasl,
+		"/# TLS/d; /# SASL/d; s/:2281/:2181/g": slices.Concat(sasl, tls),
+	} {
+		if !strings.Contains(string(text), "sed '"+script+"' scheduler.yaml") {
+			t.Errorf("the manifest does not say %s", script)
+		}
+		out, err := exec.Command("sed", script+"; s/ *#.*//", "kubernetes/scheduler.yaml").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, what := range slices.Concat(sasl, tls, []string{"ZKR_SERVERS", "ZKR_GUARDIAN"}) {
+			if is := strings.Contains(string(out), what); is == slices.Contains(gone, what) {
+				t.Errorf("%s: it has %s: %v", script, what, is)
+			}
 		}
 	}
 }

@@ -3,14 +3,18 @@ package acceptance_test
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/judge"
+	"github.com/zkrecipes/zkrecipes/internal/test/load"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/counter"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
@@ -53,12 +57,20 @@ func TestABackupIsRestored(t *testing.T) {
 	}
 
 	// Step 1.
+	if n := connections(t, ens); n <= ens.Members() {
+		t.Errorf("%d connections while clients are there: the look does not show them", n)
+	}
 	for _, c := range []*framework.Client{b, a} {
 		if err := c.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	refused(t, waiting, framework.ErrClosed)
+	for end := time.Now().Add(load.Patience); connections(t, ens) > ens.Members(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("clients are left")
+		}
+	}
 	time.Sleep(timeout)
 	// Step 2.
 	for member := range ens.Members() {
@@ -98,8 +110,8 @@ func TestABackupIsRestored(t *testing.T) {
 		judge.Errorf(t, "token %v after %v", next.Token(), last)
 	}
 	release(t, next)
-	if first, err := ids(c).Reserve(t.Context(), 1); err != nil || first <= used {
-		t.Errorf("id %d is handed out, %v, and %d was used", first, err, used)
+	if first, err := ids(c).Reserve(t.Context(), 1); err != nil || first != used+1 {
+		t.Errorf("id %d is handed out, %v, and %d was the last", first, err, used)
 	}
 	if data, _, err := d.Get(t.Context(), config); err != nil || string(data) != "before" {
 		t.Errorf("the configuration is %q, %v", data, err)
@@ -124,7 +136,30 @@ func reserve(t *testing.T, n *counter.Counter, count int64) (last int64) {
 	return first + count - 1
 }
 
-// backUp copies the newest snapshot and the logs of a member that serves.
+// connections asks each member how many connections it has, that of the
+// question included, and returns the sum.
+func connections(t *testing.T, ens *apache.Ensemble) (sum int) {
+	t.Helper()
+	for _, member := range strings.Split(ens.Servers(), ",") {
+		conn, err := net.Dial("tcp", member)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.WriteString(conn, "srvr")
+		text, readErr := io.ReadAll(conn)
+		_ = conn.Close()
+		_, number, _ := strings.Cut(string(text), "\nConnections: ")
+		number, _, _ = strings.Cut(number, "\n")
+		n, parseErr := strconv.Atoi(number)
+		if err := errors.Join(err, readErr, parseErr); err != nil {
+			t.Fatalf("%s: %v: %q", member, err, text)
+		}
+		sum += n
+	}
+	return sum
+}
+
+// backUp copies the snapshots, and then the logs, of a member that serves.
 func backUp(t *testing.T, ens *apache.Ensemble) (copied string) {
 	t.Helper()
 	copied = t.TempDir()
@@ -137,27 +172,19 @@ func backUp(t *testing.T, ens *apache.Ensemble) (copied string) {
 		t.Fatal(err)
 	}
 	data := filepath.Join(ens.DataDir(member), "version-2")
-	entries, err := os.ReadDir(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	newest := ""
-	var names []string
-	for _, e := range entries { // sorted by name, in which the transaction has hexadecimal digits
-		switch kind, zxid, _ := strings.Cut(e.Name(), "."); {
-		case kind == "log":
-			names = append(names, e.Name())
-		case kind == "snapshot" && (len(zxid) > len(newest) || len(zxid) == len(newest) && zxid > newest):
-			newest = zxid
+	for _, kind := range []string{"snapshot.*", "log.*"} {
+		files, err := filepath.Glob(filepath.Join(data, kind))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %q, %v", kind, files, err)
 		}
-	}
-	for _, name := range append(names, "snapshot."+newest) {
-		text, err := os.ReadFile(filepath.Join(data, name))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(copied, name), text, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(copied, filepath.Base(file)), text, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	return copied
