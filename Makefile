@@ -304,6 +304,8 @@ kubernetes: ## the manifests of examples/deploy against the schemas of Kubernete
 	build/kubernetes/bin/kubernetes-validate --strict examples/deploy/kubernetes/*.yaml
 	sed '/# TLS/d; /# SASL/d' examples/deploy/kubernetes/scheduler.yaml >build/kubernetes/plain.yaml
 	build/kubernetes/bin/kubernetes-validate --strict build/kubernetes/plain.yaml
+	sed '/^      containers:/d; s/initContainers:/containers:/; /restartPolicy:/d' examples/deploy/kubernetes/scheduler.yaml >build/kubernetes/old.yaml
+	build/kubernetes/bin/kubernetes-validate --strict --kubernetes-version 1.28 build/kubernetes/old.yaml
 
 VERSION ?=
 
