@@ -218,6 +218,39 @@ func TestEntries(t *testing.T) {
 	}
 }
 
+// TestWay: a process is at its own member first, and its guardian never at the
+// one that it cannot reach.
+func TestWay(t *testing.T) {
+	var addresses []string
+	for range 2 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		addresses = append(addresses, l.Addr().String())
+	}
+	if plain, err := wayTo(addresses[0]); err != nil || plain != (way{Servers: addresses[0]}) {
+		t.Errorf("%+v, %v", plain, err)
+	}
+	to, err := wayTo(way{Servers: strings.Join(addresses, ","), First: addresses[1], Unguarded: addresses[1]}.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for guardian, want := range map[bool][]bool{false: {false, true, true}, true: {true, false, true}} {
+		dial := to.dialer(guardian)
+		for i, reached := range want {
+			conn, err := dial("tcp", addresses[i%2], time.Second)
+			if (err == nil) != reached {
+				t.Errorf("guardian %v, dial %d: %v", guardian, i, err)
+			}
+			if err == nil {
+				conn.Close()
+			}
+		}
+	}
+}
+
 // TestPages: each table that is measured is in bench/results, and the page has
 // places for measured tables alone, for two that tests compare, of
 // internal/test/costs and internal/test/measure, and for one that a test logs.

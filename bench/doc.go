@@ -24,6 +24,7 @@
 //   - clients: 1,000 clients that change nothing, and the leader's processor
 //   - outage: 200 clients with a cache each, whose leader is killed
 //   - failover: processes of each peer hold one lock in turn, and are killed
+//   - ensembles: holders with a guardian are killed, at members of each kind
 //
 // The parts caches, creates and outage have peers of their own: the bare wire
 // client, bare multiReads, Curator's CuratorCache and Kazoo's TreeCache. Each

@@ -44,10 +44,24 @@ func (h *holder) run(ctx context.Context, _ work, _ time.Duration) (outcome, err
 
 func (h *holder) close() { _ = h.end() } // the servers are stopped next
 
+// Names of our holders.
+const (
+	guardedHolder = ours + ", with a guardian"
+	plainHolder   = ours + ", no guardian"
+)
+
 // startHolder starts one of ours, with a guardian or without.
 func startHolder(guarded bool) func(context.Context, place) (peer, error) {
 	return func(ctx context.Context, at place) (peer, error) {
-		opts := []framework.Option{framework.WithSessionTimeout(failoverSession)}
+		to, err := wayTo(at.address)
+		if err != nil {
+			return nil, err
+		}
+		opts, err := to.options(false)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, framework.WithSessionTimeout(failoverSession))
 		if guarded {
 			program, err := os.Executable()
 			if err != nil {
@@ -59,7 +73,7 @@ func startHolder(guarded bool) func(context.Context, place) (peer, error) {
 			}
 			opts = append(opts, g.Options()...)
 		}
-		c, err := framework.New(at.address, opts...)
+		c, err := framework.New(to.Servers, opts...)
 		if err != nil {
 			return nil, err
 		}
@@ -90,13 +104,21 @@ func startEtcdHolder(ctx context.Context, at place) (peer, error) {
 // guardFlag makes this program the guardian of the process that has started it.
 const guardFlag = "-guard"
 
-func guard(servers string) error {
+func guard(address string) error {
+	to, err := wayTo(address)
+	if err != nil {
+		return err
+	}
+	opts, err := to.options(true)
+	if err != nil {
+		return err
+	}
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	socket, err := net.FileConn(os.NewFile(3, "the other process"))
 	if err != nil {
 		return err
 	}
-	return guardian.Serve(socket.(*net.UnixConn), []guardian.Ensemble{{Servers: servers}}, 0, nil)
+	return guardian.Serve(socket.(*net.UnixConn), []guardian.Ensemble{{Servers: to.Servers, Options: opts}}, 0, nil)
 }
 
 // failover measures all peers at the same time: they mostly wait.

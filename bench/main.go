@@ -24,7 +24,7 @@ func main() {
 }
 
 // allParts lists the parts, quick ones first.
-const allParts = "nodes,services,consumers,counters,forgotten,lost,barriers,failover,caches,creates,outage,peers,locks,members,processes,storm,clients,markers,floor,handover,busy,grants,scale,profiles"
+const allParts = "nodes,services,consumers,counters,forgotten,lost,barriers,failover,ensembles,caches,creates,outage,peers,locks,members,processes,storm,clients,markers,floor,handover,busy,grants,scale,profiles"
 
 type options struct {
 	rounds    int
@@ -106,6 +106,8 @@ func (o *options) part(name string) func(context.Context, *page) error {
 		return o.consumersPart
 	case "failover":
 		return o.failover
+	case "ensembles":
+		return o.ensembles
 	case "lost":
 		return o.lost
 	case "markers":

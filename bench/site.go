@@ -28,6 +28,7 @@ type site struct {
 	dir     string
 	sync    bool // ZooKeeper waits for its disk
 	members int  // of ZooKeeper
+	more    []apache.Option
 	zk      *apache.Ensemble
 	running map[string]*server // by name
 	others  []*process
@@ -77,6 +78,7 @@ func (s *site) zookeeper(ctx context.Context) (*server, error) {
 		// a cost of the peer that runs then.
 		apache.WithProperty("znode.container.checkIntervalMs", "3600000"),
 	}
+	opts = append(opts, s.more...)
 	if s.sync {
 		opts = append(opts, apache.WithForceSync())
 	}

@@ -78,8 +78,8 @@ var entries = []entry{
 	{ours + " Double", (*site).zookeeper, startMeeting, "barriers", false},
 	{"Curator DistributedDoubleBarrier", (*site).zookeeper, startCurator("barrier", session), "barriers", true},
 
-	{ours + ", with a guardian", (*site).zookeeper, startHolder(true), "failover", false},
-	{ours + ", no guardian", (*site).zookeeper, startHolder(false), "failover", false},
+	{guardedHolder, (*site).zookeeper, startHolder(true), "failover", false},
+	{plainHolder, (*site).zookeeper, startHolder(false), "failover", false},
 	{"Curator InterProcessMutex", (*site).zookeeper, startCurator("hold", failoverSession), "failover", true},
 	{"Kazoo Lock", (*site).zookeeper, startKazoo("hold", failoverSession), "failover", true},
 	{"etcd lease and Mutex", (*site).etcd, startEtcdHolder, "failover", false},
