@@ -107,11 +107,25 @@ func (p *Plan) doubts(client int, err error) bool {
 	return p.moves(client) && p.Reports > 2*time.Second && strings.Contains(err.Error(), "no server has closed session")
 }
 
-// stranded reports whether a client may fail with this error for good. The
-// ensemble was rebuilt when the client had a new list, and was at none of its
-// servers yet. They might be another ensemble's then, where no session counts.
-func (w *world) stranded(client int, err error) bool {
-	return w.rebuilt() && w.plan.moves(client) && err != nil && strings.Contains(err.Error(), zkerr.NotVouched.Error())
+// endStranded kills the clients that cannot connect for good, as an operator
+// would, who starts their processes again. The ensemble was rebuilt when they
+// had a new list, and were at none of its servers yet. They might be another
+// ensemble's then, where no session counts.
+func (w *world) endStranded() {
+	if !w.rebuilt() {
+		return
+	}
+	for c := range w.clients {
+		if w.gone(c) || !w.plan.moves(c) {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*w.plan.Timeout)
+		err := w.clients[c].WaitConnected(ctx)
+		cancel()
+		if err != nil && strings.Contains(err.Error(), zkerr.NotVouched.Error()) {
+			w.strike(Fault{What: Kill, Client: c}, message{})
+		}
+	}
 }
 
 // drains is how long a client that moves may still hear of changes on its old

@@ -18,7 +18,7 @@ import (
 // runFaults starts the faults that have a time, and ends all faults at the end:
 // of a staged plan after a while, unless the run is over before.
 func (w *world) runFaults(over <-chan struct{}) {
-	p := w.plan
+	p, began := w.plan, time.Now()
 	var timed []Fault
 	last := 10 * p.Timeout
 	if !p.Staged {
@@ -26,7 +26,7 @@ func (w *world) runFaults(over <-chan struct{}) {
 	}
 	slices.SortStableFunc(timed, func(a, b Fault) int { return cmp.Compare(a.At.Time, b.At.Time) })
 	for _, f := range timed {
-		time.Sleep(time.Until(w.ledger.begin.Add(f.At.Time)))
+		time.Sleep(time.Until(began.Add(f.At.Time)))
 		lasts := f.For
 		if f.At.Upon {
 			w.arm(&f)
@@ -34,7 +34,7 @@ func (w *world) runFaults(over <-chan struct{}) {
 		} else {
 			w.strike(f, message{}) // which may take its time, and delays the next one
 		}
-		last = max(last, time.Since(w.ledger.begin)+lasts)
+		last = max(last, time.Since(began)+lasts)
 	}
 	if p.Scenario.quiet() {
 		return
@@ -45,12 +45,13 @@ func (w *world) runFaults(over <-chan struct{}) {
 	select {
 	case <-over:
 		return
-	case <-time.After(time.Until(w.ledger.begin.Add(last + time.Second))):
+	case <-time.After(time.Until(began.Add(last + time.Second))):
 	}
 	w.mu.Lock()
 	w.pending = nil
 	w.mu.Unlock()
 	w.heal()
+	w.endStranded()
 	_, longest := p.granted()
 	w.ledger.settle(8*longest + 10*time.Second)
 }

@@ -189,14 +189,14 @@ func (w *world) run() {
 	}
 	w.ens, w.ledger.ens = ens, ens
 	defer w.end()
+	if !p.Staged { // its clients have a latency each
+		ens.Latency(p.Latency)
+	}
 	if err := w.build(); err != nil {
 		w.ledger.fault("no world: %v", err)
 		return
 	}
 	w.begun.Store(true)
-	if !p.Staged { // its clients have a latency each
-		ens.Latency(p.Latency)
-	}
 	defer ens.Control(w.control)()
 	w.play()
 }
@@ -417,6 +417,7 @@ func (w *world) play() {
 	close(watching)
 	beside.Wait()
 	w.heal() // a fault may outlast the workers
+	w.endStranded()
 	w.quietly()
 	w.makeContainers()
 	w.leftovers()
@@ -585,7 +586,7 @@ func (w *world) end() {
 		tidy = tidy && c.State() == framework.Connected
 		w.ledger.close(i)
 		closing.Go(func() {
-			if err := c.Close(); err != nil && !w.gone(i) && !w.plan.doubts(i, err) && !w.stranded(i, err) {
+			if err := c.Close(); err != nil && !w.gone(i) && !w.plan.doubts(i, err) {
 				w.ledger.fault("client %d does not close: %v", i, err)
 			}
 		})
