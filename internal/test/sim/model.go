@@ -203,6 +203,7 @@ const NotJudged = "was not judged"
 // has no explanation, it writes a picture of it to the directory pictures,
 // unless that is empty.
 func (r *resource) judge(limit int, pictures string) error {
+	r.boundEnds()
 	slices.SortFunc(r.ops, func(a, b op) int { return cmp.Compare(a.call, b.call) })
 	history := make([]porcupine.Operation, 0, len(r.ops))
 	for _, o := range r.ops {
@@ -223,6 +224,41 @@ func (r *resource) judge(limit int, pictures string) error {
 		return fmt.Errorf("%w; no picture: %w", err, drawErr)
 	}
 	return fmt.Errorf("%w, see %s", err, picture)
+}
+
+// boundEnds says until when each end has happened at the latest: else porcupine
+// tries it at every later place, and each one doubles the places of the others.
+// Nothing fails because an end comes earlier but the writes that its holding
+// guards. So where it could come later, it could come right behind the last of
+// these. An unknown write says nothing.
+func (r *resource) boundEnds() {
+	held, last := make(map[int]input), make(map[int]int64) // by id
+	guarded := make(map[int]int64)                         // the same as last, of all who share a znode
+	for _, o := range r.ops {
+		switch o.in.kind {
+		case acquire:
+			held[o.in.id] = o.in
+			last[o.in.id] = max(last[o.in.id], o.ret)
+		case write:
+			last[o.in.id] = max(last[o.in.id], o.ret)
+			if o.in.shared {
+				guarded[o.in.znode] = max(guarded[o.in.znode], o.ret)
+			}
+		}
+	}
+	for i := range r.ops {
+		o := &r.ops[i]
+		if o.in.kind != end {
+			continue
+		}
+		bound := max(o.call, last[o.in.id])
+		if h := held[o.in.id]; h.shared {
+			bound = max(bound, guarded[h.znode])
+		}
+		if bound < never {
+			o.ret = min(o.ret, bound+1)
+		}
+	}
 }
 
 // paint writes the picture of a history and returns its path.

@@ -3,8 +3,13 @@ package sim
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"pgregory.net/rapid"
 
 	"github.com/zkrecipes/zkrecipes/recipes"
 )
@@ -78,5 +83,67 @@ func TestModel(t *testing.T) {
 		if text, readErr := os.ReadFile(drawn[0]); readErr != nil || !strings.Contains(string(text), "#0 granted") && one.limit == 0 || !strings.Contains(err.Error(), drawn[0]) {
 			t.Errorf("%s: the picture shows nothing, or is not named: %v, %v", one.what, err, readErr)
 		}
+	}
+}
+
+// A history with bounds for its ends is possible if and only if it is without.
+func TestBoundsOfEnds(t *testing.T) {
+	possible := func(ops []op) bool {
+		var history []porcupine.Operation
+		for _, o := range ops {
+			history = append(history, porcupine.Operation{ClientId: len(history), Input: o.in, Call: o.call, Return: o.ret})
+		}
+		return porcupine.CheckOperations(model(0), history)
+	}
+	seen := make(map[bool]int)
+	rapid.Check(t, func(t *rapid.T) {
+		var ops []op
+		until := func(from int64) int64 { return from + int64(rapid.IntRange(1, 12).Draw(t, "long")) }
+		for id := range rapid.IntRange(2, 4).Draw(t, "grants") {
+			in := input{kind: acquire, id: id, root: id, znode: id, shared: rapid.Bool().Draw(t, "shared")}
+			if in.shared && id > 0 && ops[0].in.shared && rapid.Bool().Draw(t, "one znode") {
+				in.znode = 0
+			}
+			call := int64(rapid.IntRange(0, 20).Draw(t, "acquire"))
+			granted := until(call)
+			ops = append(ops, op{in: in, call: call, ret: granted})
+			for range rapid.IntRange(0, 2).Draw(t, "writes") {
+				w := input{kind: write, id: id, znode: in.znode, shared: in.shared, version: int32(rapid.IntRange(1, 3).Draw(t, "version"))}
+				call, ret := until(granted), Never
+				if w.unknown = rapid.IntRange(0, 3).Draw(t, "unknown") == 0; !w.unknown {
+					ret = until(call)
+				}
+				ops = append(ops, op{in: w, call: call, ret: ret})
+			}
+			ended := until(granted)
+			ops = append(ops, op{in: input{kind: end, id: id}, call: ended, ret: rapid.SampledFrom([]int64{never, ended + 1}).Draw(t, "ended")})
+		}
+		slices.SortStableFunc(ops, func(a, b op) int { return int(a.in.kind - b.in.kind) }) // ops[0] is the first grant
+		is := possible(ops)
+		bounded := &resource{ops: slices.Clone(ops)}
+		bounded.boundEnds()
+		seen[is]++
+		if possible(bounded.ops) != is {
+			t.Fatalf("possible: %v without bounds, and not with them:\n%v\n%v", is, ops, bounded.ops)
+		}
+	})
+	if seen[true] == 0 || seen[false] == 0 {
+		t.Errorf("drawn: %v", seen)
+	}
+}
+
+// A lock has many readers whose ends nobody has seen. Without bounds, it takes
+// longer than anybody waits until no order of them explains the last version.
+func TestManyEnds(t *testing.T) {
+	r := &resource{path: "/lock"}
+	for id := range 60 {
+		at := int64(10 * id)
+		in := input{kind: acquire, id: id, root: id, znode: id, shared: true}
+		r.ops = append(r.ops, op{in: in, call: at, ret: at + 15}, op{in: input{kind: end, id: id}, call: at + 16, ret: never})
+	}
+	r.ops = append(r.ops, op{in: input{kind: write, id: 59, version: 2}, call: 610, ret: 611})
+	began := time.Now()
+	if err := r.judge(0, ""); err == nil || strings.Contains(err.Error(), NotJudged) {
+		t.Errorf("after %v: %v", time.Since(began), err)
 	}
 }
