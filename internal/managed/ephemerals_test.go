@@ -474,6 +474,26 @@ func nearlyFull(t *testing.T, ens *testutil.Embedded, opts ...framework.Option) 
 	return c, paths
 }
 
+// A create waits for room while a delete is under way. The answer to that makes
+// room, and the answer to the question what there is says nothing new then.
+func TestACreateBesideADelete(t *testing.T) {
+	for way, create := range waysToCreate {
+		t.Run(way, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T, ens *testutil.Embedded) {
+				c, paths := nearlyFull(t, ens)
+				s := session(t, c)
+				ens.Latency(timeout / 100)
+				deleted := make(chan error)
+				go func() { deleted <- s.Delete(t.Context(), paths[0], -1) }()
+				time.Sleep(timeout / 1000)
+				_, err := create(t.Context(), s, strings.Repeat("l", 1000))
+				must(t, err)
+				must(t, <-deleted)
+			})
+		})
+	}
+}
+
 // No create is refused for the session's size by a server that does not say
 // what it has: it is tried again.
 func TestACreateIsNotRefusedByASilence(t *testing.T) {

@@ -107,6 +107,9 @@ func (c *Client) admit(ctx context.Context, try func(limit int) (ephemerals.Refu
 		case err != nil && zkerr.Classify(err) != zkerr.Final:
 			return zk.ErrNoServer // nothing was sent
 		case !more:
+			if why, done = try(limit); done { // a delete was answered meanwhile
+				return nil
+			}
 			full := why.Err()
 			if err != nil {
 				full = fmt.Errorf("%w; not counted anew: %s", full, err.Error())

@@ -132,8 +132,7 @@ func (d *draw) margins() {
 }
 
 // nearby makes messages quick in a quiet plan: there leases must last, on a
-// healthy ensemble. Clients connect before messages take time, so at first they
-// take the round trips for quicker than they are.
+// healthy ensemble, and these options leave less room for round trips.
 func (d *draw) nearby() {
 	if d.Scenario.quiet() {
 		d.Latency = min(d.Latency, time.Millisecond)
@@ -193,8 +192,11 @@ func (d *draw) reports() {
 	if d.Scenario.quiet() || d.Hop || d.Recipe == Campaign { // or leases are lost for it, or F is too short
 		d.Reports = d.upTo(d.Timeout / 100)
 	}
-	if least, _ := d.granted(); d.Scenario.quiet() { // answers to syncs wait behind them: see distance
+	switch least, _ := d.granted(); { // answers to syncs wait behind them
+	case d.Scenario.quiet(): // see distance
 		d.Reports = min(d.Reports, max(0, least*6/100-d.Latency))
+	case d.Endless: // what is tried for good must succeed, but no member would answer in time
+		d.Reports = min(d.Reports, max(0, least/3-2*d.Latency))
 	}
 }
 
