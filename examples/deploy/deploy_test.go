@@ -2,6 +2,7 @@
 package deploy
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -12,7 +13,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/zkrecipes/zkrecipes/guardian"
+	"github.com/zkrecipes/zkrecipes/internal/test/tlstest"
 	"github.com/zkrecipes/zkrecipes/internal/zkr/cli"
 	"github.com/zkrecipes/zkrecipes/testutil"
 )
@@ -91,7 +95,8 @@ func TestUnitsKnowTheExitCodes(t *testing.T) {
 	}
 }
 
-// The job that nightly.service shows works once a day, and leaves that day.
+// The job that nightly.service shows works once a day, and leaves the day on
+// which it began: midnight comes while it works.
 func TestTheJobLeavesItsDay(t *testing.T) {
 	text, err := os.ReadFile("systemd/nightly.service")
 	if err != nil {
@@ -102,8 +107,9 @@ func TestTheJobLeavesItsDay(t *testing.T) {
 		job.Write(append(m[1], '\n'))
 	}
 	dir := t.TempDir()
-	const day = "2026-10-24"
-	for name, script := range map[string]string{"nightly": job.String(), "date": "#!/bin/sh\necho " + day + "\n"} {
+	const day, next = "2026-10-24", "2026-10-25"
+	clock := filepath.Join(dir, "clock")
+	for name, script := range map[string]string{"nightly": job.String(), "date": "#!/bin/sh\ncat " + clock + "\necho " + next + " >" + clock + "\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -122,15 +128,21 @@ func TestTheJobLeavesItsDay(t *testing.T) {
 		return string(out)
 	}
 	run("zkr", "create", "--parents", "/done/nightly")
-	if first, second := run("nightly"), run("nightly"); first != "the work\n" || second != "" {
-		t.Errorf("it prints %q, and then %q", first, second)
-	}
-	if left := run("zkr", "get", "/done/nightly"); left != day {
-		t.Errorf("it leaves %q", left)
+	for _, night := range []struct{ day, prints string }{{day, "the work\n"}, {day, ""}, {next, "the work\n"}, {next, ""}} {
+		if err := os.WriteFile(clock, []byte(night.day+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := run("nightly"); got != night.prints {
+			t.Errorf("on %s it prints %q, want %q", night.day, got, night.prints)
+		}
+		if left := run("zkr", "get", "/done/nightly"); left != night.day {
+			t.Errorf("on %s it leaves %q", night.day, left)
+		}
 	}
 }
 
-// The environment of the units has variables that zkr reads.
+// The environment of the units has variables that zkr reads; that of the
+// guardian is no global flag's.
 func TestTheEnvironmentOfTheUnits(t *testing.T) {
 	text, err := os.ReadFile("systemd/environment")
 	if err != nil {
@@ -141,11 +153,11 @@ func TestTheEnvironmentOfTheUnits(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := regexp.MustCompile(`(?m)^#?(\w+)=`).FindAllStringSubmatch(string(text), -1)
-	if len(all) != 6 {
+	if len(all) != 10 {
 		t.Errorf("%d variables: %q", len(all), all)
 	}
 	for _, m := range all {
-		if !strings.Contains(string(page), " | `"+m[1]+"` | ") {
+		if m[1] != guardian.Variable && !strings.Contains(string(page), " | `"+m[1]+"` | ") {
 			t.Errorf("zkr does not read %s", m[1])
 		}
 	}
@@ -273,5 +285,51 @@ func TestWhoIsLeftNeedsAnAnswer(t *testing.T) {
 				t.Errorf("%v; it printed %q, want %q", err, out, want)
 			}
 		})
+	}
+}
+
+// A member that demands certificates of its clients says who is connected to a
+// client that has one. Without one the script fails, and does not say that
+// nobody is left.
+func TestWhoIsLeftHasACertificate(t *testing.T) {
+	if _, err := exec.LookPath("openssl"); err != nil {
+		missing(t, err)
+	}
+	authority, dir := tlstest.NewAuthority(t), t.TempDir()
+	ca, cert, key, log := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "client.pem"), filepath.Join(dir, "client.key"), filepath.Join(dir, "log")
+	authority.Write(ca)
+	tlstest.WritePair(t, authority.Issue("operator", time.Hour), cert, key)
+	line := "INFO org.apache.zookeeper.server.ZooKeeperServer - Session 0x1000050ab360000: adding SASL authorization for authorizationID: app\n"
+	if err := os.WriteFile(log, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		Certificates: []tls.Certificate{authority.Issue("zk1", time.Hour)},
+		ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: authority.Pool(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() { // ends with the listener
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			if _, err := io.ReadFull(conn, make([]byte, len("cons"))); err == nil {
+				_, _ = io.WriteString(conn, " /10.0.0.7:42362[1](queued=0,recved=8,sent=8,sid=0x1000050ab360000,lop=PING,est=1)\n"+
+					" /10.0.0.8:42364[1](queued=0,recved=8,sent=8,sid=0x1000050ab360001,lop=PING,est=1)\n")
+			}
+			_ = conn.Close()
+		}
+	}()
+	args := []string{"sasl", ln.Addr().String(), log, ca}
+	if out, err := exec.Command("./who-is-left", args...).CombinedOutput(); err == nil {
+		t.Errorf("without a certificate it prints %q", out)
+	}
+	out, err := exec.Command("./who-is-left", append(args, cert, key)...).CombinedOutput()
+	if want := "0x1000050ab360001 10.0.0.8:42364\n"; err != nil || string(out) != want {
+		t.Errorf("%v; it printed %q, want %q", err, out, want)
 	}
 }

@@ -15,12 +15,14 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zkrecipes/zkrecipes/framework"
+	"github.com/zkrecipes/zkrecipes/internal/child"
 	"github.com/zkrecipes/zkrecipes/internal/test/tlstest"
 	"github.com/zkrecipes/zkrecipes/internal/zkr"
 	"github.com/zkrecipes/zkrecipes/recipes"
@@ -33,7 +35,9 @@ import (
 // with its settings and its script: TLS, then SASL, then ACLs, in an estate
 // whose clients contend for one lock and hold another one all the time. No
 // lease is lost, nobody gets a lock that another client holds, and in the end
-// nobody gets in without TLS and a password.
+// nobody gets in without TLS and a password. The guardian of the host gets the
+// new environment before the clients do, and after each step the lock of a
+// program that is killed is free long before its session could expire.
 func TestSecurityIsSwitchedOn(t *testing.T) {
 	t.Parallel()
 	e := newEstate(t)
@@ -41,9 +45,14 @@ func TestSecurityIsSwitchedOn(t *testing.T) {
 		e.start(outfit{})
 	}
 	e.held = e.acquire(e.client(outfit{}), nil)
+	e.guard(outfit{})
+	e.failsOver("before all", outfit{})
 
 	e.roll("offer TLS", func(m *secured) { m.add(e.settings[0]) })
+	e.isRefused(outfit{tls: true})
+	e.guard(outfit{tls: true})
 	e.change("TLS", outfit{tls: true}, func(m *secured) string { return e.run("plain", m.plain) })
+	e.failsOver("TLS", outfit{tls: true})
 	e.roll("plain goes off", func(m *secured) { m.remove("clientPort"); m.closed = true })
 	for _, m := range e.members {
 		if conn, err := net.DialTimeout("tcp", m.plain, time.Second); err == nil {
@@ -54,8 +63,10 @@ func TestSecurityIsSwitchedOn(t *testing.T) {
 
 	e.flags.set("-Djava.security.auth.login.config=" + e.jaas)
 	e.roll("offer SASL", func(m *secured) { m.add(e.settings[1]) })
+	e.guard(outfit{tls: true, user: "app"})
 	e.change("SASL", outfit{tls: true, user: "app"}, func(m *secured) string { return e.run("sasl", m.secure, m.log(), e.ca) })
 	e.roll("require SASL", func(m *secured) { m.add(e.settings[2]) })
+	e.failsOver("SASL", outfit{tls: true, user: "app"})
 
 	e.change("ACLs", outfit{tls: true, user: "app", acl: true}, nil)
 	var text strings.Builder
@@ -66,6 +77,7 @@ func TestSecurityIsSwitchedOn(t *testing.T) {
 		t.Fatalf("zkr set exits with %d: %s", code, text.String())
 	}
 	e.works("after all")
+	e.failsOver("after all", outfit{tls: true, user: "app", acl: true})
 	acl, _, err := e.held.client.GetACL(t.Context(), e.held.lease.Path())
 	parent, _, parentErr := e.held.client.GetACL(t.Context(), "/")
 	if err != nil || parentErr != nil || !slices.Equal(acl, []zk.ACL{forUser("app")}) || !slices.Equal(parent, acl) {
@@ -141,9 +153,13 @@ type estate struct {
 	members   []*secured
 	settings  []string // those of the page
 	setACLs   []string // the arguments of zkr of the page
+	srvr      string   // the page's command that asks a member by TLS
 	authority *tlstest.Authority
 	ca, jaas  string // files
 	password  string // a file
+	zkr       string // the program
+	socket    string // of the guardian
+	guardian  *process
 	held      heldLock
 	workers   []*contending
 	inside    atomic.Int32 // clients that have the contended lock
@@ -181,12 +197,21 @@ func newEstate(t *testing.T) *estate {
 		t.Fatal("docs/deploy.md does not say how ACLs are changed")
 	}
 	e.setACLs = strings.Fields(string(command[1]))
+	srvr := regexp.MustCompile("`(printf srvr \\| openssl [^`]*)`").FindSubmatch(page)
+	if srvr == nil {
+		t.Fatal("docs/deploy.md does not say how a member is asked by TLS")
+	}
+	e.srvr = strings.ReplaceAll(string(srvr[1]), "\n", " ")
 	e.ens = apache.Start(t, 3, apache.WithNetwork(e.flags), apache.WithProperty("org.slf4j.simpleLogger.log.org.apache.zookeeper.server.ZooKeeperServer", "info"))
 	for i, plain := range strings.Split(e.ens.Servers(), ",") {
 		e.members = append(e.members, &secured{index: i, dir: filepath.Dir(e.ens.DataDir(i)), plain: plain, secure: freeAddress(t)})
 	}
 	common := filepath.Dir(e.members[0].dir)
 	e.ca, e.jaas, e.password = filepath.Join(common, "ca.pem"), filepath.Join(common, "jaas.conf"), filepath.Join(common, "password")
+	e.zkr, e.socket = filepath.Join(common, "zkr"), filepath.Join(t.TempDir(), "s")
+	if out, err := exec.Command("go", "build", "-o", e.zkr, "../../../cmd/zkr").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 	e.authority.Write(e.ca)
 	server := filepath.Join(common, "server.pem")
 	tlstest.WritePair(t, e.authority.Issue("ensemble.example", time.Hour), server, server)
@@ -392,27 +417,37 @@ func (e *estate) roll(what string, change func(*secured)) {
 	e.works(what)
 }
 
-// mode asks a member whether it leads.
+// mode asks a member whether it leads, by TLS as the page says.
 func (e *estate) mode(m *secured) (leads bool, err error) {
-	var conn net.Conn
+	ctx, cancel := context.WithTimeout(e.t.Context(), 5*time.Second)
+	defer cancel()
+	var answer []byte
 	if m.closed {
-		conn, err = tls.DialWithDialer(&net.Dialer{Timeout: time.Second}, "tcp", m.secure, e.tls())
+		cmd := exec.CommandContext(ctx, "sh", "-c", strings.NewReplacer("zk1:2281", m.secure, "ca.pem", e.ca).Replace(e.srvr))
+		cmd.WaitDelay = time.Second // openssl may have the output open
+		answer, err = cmd.Output()
 	} else {
-		conn, err = net.DialTimeout("tcp", m.plain, time.Second)
+		answer, err = fourLetters(ctx, m.plain, "srvr")
 	}
-	if err != nil {
-		return false, err
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second)) // an error shows at once, below
-	if _, err := io.WriteString(conn, "srvr"); err != nil {
-		return false, err
-	}
-	answer, err := io.ReadAll(conn)
 	if err == nil && !strings.Contains(string(answer), "Mode: ") {
 		err = fmt.Errorf("it answers %q", answer)
 	}
 	return strings.Contains(string(answer), "Mode: leader"), err
+}
+
+// fourLetters sends a command of four letters to a member, and returns the
+// answer.
+func fourLetters(ctx context.Context, address, command string) ([]byte, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	if _, err := io.WriteString(conn, command); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(conn)
 }
 
 func (e *estate) leader() int {
@@ -524,6 +559,124 @@ func (e *estate) end() {
 		e.stop()
 	}
 	if err := e.held.lease.Release(e.t.Context()); err != nil {
+		e.t.Error(err)
+	}
+}
+
+// process is a zkr that runs.
+type process struct {
+	*exec.Cmd
+	output *os.File // of stdout and stderr
+}
+
+func (p *process) text(t *testing.T) string {
+	text, err := os.ReadFile(p.output.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// kill kills it, and waits until it is dead.
+func (p *process) kill() {
+	_ = p.Process.Kill() // it may have ended
+	_ = p.Wait()
+	_ = p.output.Close()
+}
+
+// launch starts zkr with the variables that the page has for an outfit. The end
+// of the test kills it.
+func (e *estate) launch(o outfit, args ...string) *process {
+	e.t.Helper()
+	p := &process{Cmd: exec.Command(e.zkr, args...)}
+	var err error
+	if p.output, err = os.CreateTemp(e.t.TempDir(), ""); err != nil {
+		e.t.Fatal(err)
+	}
+	p.Env = append(os.Environ(), "ZKR_SERVERS="+e.servers(o.tls)+"/app", fmt.Sprint("ZKR_SESSION_TIMEOUT=", enduring))
+	if o.tls {
+		p.Env = append(p.Env, "ZKR_TLS_CA="+e.ca, "ZKR_TLS_SERVER_NAME=ensemble.example")
+	}
+	if o.user != "" {
+		p.Env = append(p.Env, "ZKR_SASL=digest-md5", "ZKR_SASL_USER="+o.user, "ZKR_SASL_PASSWORD_FILE="+e.password)
+	}
+	p.Stdout, p.Stderr = p.output, p.output
+	child.DieWithParent(p.Cmd)
+	if err := p.Start(); err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Cleanup(p.kill)
+	return p
+}
+
+// guard starts the guardian of the host again, with the environment of an
+// outfit.
+func (e *estate) guard(o outfit) {
+	e.t.Helper()
+	if e.guardian != nil {
+		e.guardian.kill()
+	}
+	e.guardian = e.launch(o, "guard", "--listen", e.socket)
+	e.prints(e.guardian, "guarding at "+e.socket)
+}
+
+func (e *estate) prints(p *process, what string) {
+	e.t.Helper()
+	e.until(fmt.Sprintf("zkr prints %q", what), func() error {
+		if text := p.text(e.t); !strings.Contains(text, what) {
+			return fmt.Errorf("it has printed %q", text)
+		}
+		return nil
+	})
+}
+
+// hold starts a program that holds a lock, and has no guardian but that of the
+// host.
+func (e *estate) hold(o outfit, path string) *process {
+	e.t.Helper()
+	args := []string{"lock", "--json", "--guardian", e.socket}
+	if o.acl {
+		args = append(args, "--acl", "sasl:"+o.user+":cdrwa")
+	}
+	p := e.launch(o, append(args, path)...)
+	e.prints(p, `"token":`)
+	return p
+}
+
+// isRefused sees that the guardian does not guard a program with an outfit.
+func (e *estate) isRefused(o outfit) {
+	e.t.Helper()
+	p := e.hold(o, "/locks/refused")
+	e.prints(p, "is not one that this guardian serves")
+	_ = p.Process.Signal(syscall.SIGTERM)
+	if err := p.Wait(); err != nil {
+		e.t.Errorf("it ends with %v: %s", err, p.text(e.t))
+	}
+}
+
+// failsOver kills a program that holds a lock, which passes on long before the
+// program's session could expire.
+func (e *estate) failsOver(when string, o outfit) {
+	e.t.Helper()
+	const path = "/locks/guarded"
+	p := e.hold(o, path)
+	lock, err := locks.NewMutex(e.held.client, path)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	if _, err := lock.TryAcquire(e.t.Context()); !errors.Is(err, recipes.ErrBusy) {
+		e.t.Fatalf("%s: the lock is not held: %v", when, err)
+	}
+	p.kill()
+	died := time.Now()
+	ctx, cancel := context.WithTimeout(e.t.Context(), enduring/2)
+	defer cancel()
+	lease, err := lock.Acquire(ctx)
+	if err != nil {
+		e.t.Fatalf("%s: after the death of its holder: %v; the guardian prints %q", when, err, e.guardian.text(e.t))
+	}
+	e.t.Logf("%s: the lock of a dead program passes on after %v", when, time.Since(died).Round(time.Millisecond))
+	if err := lease.Release(e.t.Context()); err != nil {
 		e.t.Error(err)
 	}
 }
