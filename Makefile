@@ -193,11 +193,9 @@ build: ## everything, for this system
 	$(GO) build ./...
 
 .PHONY: types
-types: ## the types of packages and tests on macOS and Windows, and with the oldest Go that go.mod allows; compiles nothing
+types: ## the types of packages and tests on macOS and Windows; compiles nothing
 	$(GO) -C internal/test/typecheck build -o $(CURDIR)/build/typecheck .
-	@set -e; for how in "GOOS=darwin CGO_ENABLED=0" "GOOS=windows CGO_ENABLED=0" GOTOOLCHAIN=go$$(sed -n 's/^go //p' go.mod); do \
-		for module in . internal/test/cutnet sasl/gssapi; do echo "$$module: $$how"; (cd $$module && $(CURDIR)/build/typecheck $$how ./...); done; \
-	done
+	@set -e; for os in darwin windows; do echo "$$os"; build/typecheck GOOS=$$os CGO_ENABLED=0 ./...; done
 
 .PHONY: cross
 cross: ## go vet for macOS and Windows; go build with the oldest Go
@@ -333,4 +331,4 @@ busy: ## what CI runs in real time, or BUSY, beside four processes that spin: wh
 .PHONY: nightly
 nightly: ## what CI does not run: the whole of what is random or long, cut networks, other releases; resumes, and ends with a line for each
 	ZKR_BROWSER=1 .ci/each nightly processors "soak SEEDS=5000" day unusual models mutants "faults FAULT_MINUTES=1" "fuzz FUZZTIME=10s" \
-		-- integration "check-modules ZKR_REAL=1" cross "race race-modules" soak-real session-limit deaths pictures kubernetes release-check "cuts MINUTES=1" stalls matrix
+		-- integration "check-modules ZKR_REAL=1" cross check-bench "race race-modules" soak-real session-limit deaths pictures kubernetes release-check "cuts MINUTES=1" stalls matrix
