@@ -68,7 +68,7 @@ func TestABackupIsRestored(t *testing.T) {
 	refused(t, waiting, framework.ErrClosed)
 	for end := time.Now().Add(load.Patience); connections(t, ens) > ens.Members(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("clients are left")
+			judge.Fatalf(t, "clients are left")
 		}
 	}
 	time.Sleep(timeout)
