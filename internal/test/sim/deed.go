@@ -91,12 +91,7 @@ func (w *world) client(f Fault, msg message) (heal func(), done bool) {
 		w.ledger.close(c)
 		go w.clients[c].Close()
 	case Kill:
-		w.dies(c)
-		w.ledger.kill(c)
-		w.nets[c].Cut()
-		if w.plan.Guardians != nil {
-			w.guardians[c].died()
-		}
+		w.kill(c)
 	}
 	return heal, true
 }

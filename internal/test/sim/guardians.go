@@ -80,6 +80,11 @@ func (w *world) guarded(client int) []framework.Option {
 	if w.plan.Guardians == nil {
 		return nil
 	}
+	if of := w.plan.processOf(client); slices.Min(of) < client {
+		first := w.guardians[slices.Min(of)]
+		w.guardians = append(w.guardians, first)
+		return []framework.Option{framework.WithGuardian(first)}
+	}
 	g := &guardian{world: w, client: client, lost: make(chan struct{}), sessions: map[string]closing.Session{}, told: map[int64]bool{}}
 	w.guardians = append(w.guardians, g)
 	return []framework.Option{framework.WithGuardian(g)}
@@ -146,9 +151,13 @@ func (g *guardian) died() {
 	for _, s := range g.sessions {
 		barred[s.Server] = how.Elsewhere
 	}
+	slow, slowly := w.slowly(g)
 	dial := func(network, address string, timeout time.Duration) (net.Conn, error) {
-		if barred[address] && len(barred) < w.plan.Members {
+		switch {
+		case barred[address] && len(barred) < w.plan.Members:
 			return nil, syscall.ECONNREFUSED
+		case address == slow:
+			return slowly.Dial(network, address, timeout)
 		}
 		return own.Dial(network, address, timeout)
 	}
@@ -175,11 +184,16 @@ func (g *guardian) died() {
 	go func() {
 		defer cancel()
 		time.Sleep(how.After)
-		w.ledger.closeFor(g.client)
+		for _, c := range w.plan.processOf(g.client) {
+			w.ledger.closeFor(c)
+		}
 		if how.Dies > 0 {
 			defer time.AfterFunc(how.Dies, func() {
 				cancel()
 				own.Drop()
+				if slowly != nil {
+					slowly.Drop()
+				}
 			}).Stop()
 		}
 		for i, err := range closing.Close(ctx, left, died) {

@@ -68,6 +68,7 @@ type Plan struct {
 	Named       bool          // the clients know the members by names
 	Tracking    []bool        // by client: it follows the config of the ensemble; none: nobody does
 	Guardians   []Guarding    // by client; none: nobody has one
+	Process     *Process      // nil: each client is a process
 	Room        int           // how many ephemeral znodes a session may have; 0: any number
 	Longer      time.Duration // once something has struck, holders keep what they have for so much longer
 }
@@ -236,6 +237,7 @@ func Draw(seed uint64) *Plan {
 	d.moves()
 	d.besides()
 	d.guarded()
+	d.inOneProcess()
 	return d.Plan
 }
 
