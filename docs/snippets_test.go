@@ -26,7 +26,7 @@ const module = "github.com/zkrecipes/zkrecipes/"
 var packages = []string{
 	"context", "errors", "fmt", "os", "testing", "testing/synctest", "time",
 	"github.com/go-zookeeper/zk",
-	module + "framework", module + "retry", module + "recipes", module + "recipes/locks", module + "recipes/rwlock",
+	module + "framework", module + "guardian", module + "retry", module + "recipes", module + "recipes/locks", module + "recipes/rwlock",
 	module + "recipes/semaphore", module + "recipes/leader", module + "recipes/presence", module + "recipes/cache", module + "testutil", module + "testutil/apache",
 }
 
@@ -52,6 +52,22 @@ func TestGoCodeCompiles(t *testing.T) {
 				t.Errorf("%s, line %d: %v", filepath.Base(document), s.line, err)
 			}
 		}
+	}
+}
+
+// The code of README's row about guardians, which is in a table, compiles.
+func TestTheRowOfGuardiansCompiles(t *testing.T) {
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile("(?m)^a holder crashes .*`(g, err := guardian[^`]*)`, `([^`]*)`$").FindStringSubmatch(string(text))
+	if row == nil {
+		t.Fatal("there is no such row")
+	}
+	code := snippet{given: "servers string", code: row[1] + "\n_, err = " + row[2]}
+	if err := code.check(importer.ForCompiler(token.NewFileSet(), "gc", exports(t, packages...))); err != nil {
+		t.Error(err)
 	}
 }
 
