@@ -291,10 +291,11 @@ func TestNothingIsExecutedLate(t *testing.T) {
 			for member := range ens.Members() {
 				logs = append(logs, transactions(t, ens.DataDir(member)))
 			}
-			history, written, soon := executed(logs), 0, 0
+			history, written, soon, late := executed(logs), 0, 0, 0
 			for i, d := range deaths {
 				v := d.judge(history)
-				if written, refusals = written+v.before, refusals+v.refused; len(v.late) > 0 {
+				written, refusals, late = written+v.before, refusals+v.refused, late+len(v.late)
+				if len(v.late) > 0 {
 					judge.Errorf(t, "kill %d: %+v: executed late: %+v; its sessions ended by %+v", i, d, v.late[:min(len(v.late), 5)], v.ends)
 				}
 				if len(v.open) > 0 {
@@ -312,7 +313,7 @@ func TestNothingIsExecutedLate(t *testing.T) {
 			if written < 10*kills {
 				t.Errorf("the dead have written %d times: too few to be a test", written)
 			}
-			t.Logf("%d kills: %d writes of %d sessions; %d had their sessions ended within %v; %d so far were refused behind the end", kills, written, kills*writerSessions, soon, writerTimeout/2, refusals)
+			t.Logf("%d kills: %d writes of %d sessions; %d had their sessions ended within %v; %d so far were refused behind the end, %d executed behind it", kills, written, kills*writerSessions, soon, writerTimeout/2, refusals, late)
 		})
 	}
 	if refusals == 0 && kills > 10 {

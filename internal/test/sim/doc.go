@@ -165,7 +165,8 @@
 //   - fault.go has what can fail, and its text. strike.go says when it happens,
 //     and deed.go does it: member.go to members, request.go to single requests.
 //   - moves.go changes the clients' lists of servers, and the members.
-//   - guardians.go closes what killed clients have left.
+//   - guardians.go closes what killed clients have left, and process.go that of
+//     two clients which are one process.
 //   - replace.go replaces the ensemble, and says what is judged across that.
 //   - full.go draws full sessions, and judges what they refuse.
 //   - moment.go names the moments of staged plans, and tap.go sees them.
