@@ -355,12 +355,11 @@ func TestAcceptGoesOn(t *testing.T) {
 	})
 }
 
-// TestADaemonWithoutDescriptors guards again once it has some.
-func TestADaemonWithoutDescriptors(t *testing.T) {
-	bubble.Whole(t)
-	t.Parallel()
-	socket, log := filepath.Join(t.TempDir(), "s"), filepath.Join(t.TempDir(), "log")
-	daemon := self("daemon", "GUARD_SOCKET="+socket)
+// startDaemon starts a daemon as a process, and returns what it logs.
+func startDaemon(t *testing.T, socket string, env ...string) (daemon *exec.Cmd, says func(text string) func() bool) {
+	t.Helper()
+	log := filepath.Join(t.TempDir(), "log")
+	daemon = self("daemon", append(env, "GUARD_SOCKET="+socket)...)
 	out, err := os.Create(log)
 	if err != nil {
 		t.Fatal(err)
@@ -371,10 +370,47 @@ func TestADaemonWithoutDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = daemon.Process.Kill(); _ = daemon.Wait() })
-	says := func(text string) func() bool {
+	says = func(text string) func() bool {
 		return func() bool { said, _ := os.ReadFile(log); return strings.Contains(string(said), text) }
 	}
 	await(t, "it listens", says("listens"))
+	return daemon, says
+}
+
+// TestAStoppedDaemonThatWasGivenUp: a process that finds its socket full gives
+// it up, and dies. The daemon goes on after that, reads what is in the socket,
+// and closes nothing.
+func TestAStoppedDaemonThatWasGivenUp(t *testing.T) {
+	bubble.Whole(t)
+	t.Parallel()
+	r, env := newRecord(t)
+	socket := filepath.Join(t.TempDir(), "s")
+	daemon, _ := startDaemon(t, socket, env...)
+	w := startWard(t, append(env, "GUARD_SOCKET="+socket)...)
+	signal := func(sig syscall.Signal) {
+		if err := daemon.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signal(syscall.SIGSTOP)
+	await(t, "it is given up", func() bool { w.do("guard 10 10s m:2181"); return w.do("lost") != "no" })
+	if why := w.do("lost"); !strings.Contains(why, "has not read") {
+		t.Errorf("lost: %s", why)
+	}
+	w.kill()
+	signal(syscall.SIGCONT)
+	await(t, "it guards nobody", func() bool { status, err := Ask(socket); return err == nil && status.Processes == 0 })
+	if strings.Contains(r.String(), "connect") {
+		t.Errorf("%q", r)
+	}
+}
+
+// TestADaemonWithoutDescriptors guards again once it has some.
+func TestADaemonWithoutDescriptors(t *testing.T) {
+	bubble.Whole(t)
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "s")
+	_, says := startDaemon(t, socket)
 	var all []net.Conn
 	for range 100 {
 		conn, err := net.Dial("unixpacket", socket)

@@ -150,6 +150,21 @@ func TestHiddenProcesses(t *testing.T) {
 			t.Errorf("%q: %v", mounts, got)
 		}
 	}
+	needRoot(t, "to mount another /proc")
+	cmd := exec.Command("true") // of which a zombie stays
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "it has ended", func() bool { return ended(cmd.Process.Pid) })
+	for hide, want := range map[string]string{"": "readable true, gone true", "hidepid=2": "readable true, gone false"} {
+		run := self("killer", fmt.Sprint("GUARD_GROUP=", cmd.Process.Pid), "GUARD_HIDE="+hide)
+		run.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+		if got := begin(t, run).do("look"); got != want {
+			t.Errorf("%q: %s, want %s", hide, got, want)
+		}
+	}
+	_ = cmd.Wait()
 }
 
 // TestAReusedNumber: the number of a group that is gone may be another
@@ -190,4 +205,26 @@ func TestAReusedNumber(t *testing.T) {
 	own := &command{group: group, start: startOf(group)}
 	own.killByNumber()
 	await(t, "its own is killed", func() bool { return ended(group) })
+}
+
+// TestAGroupByItsPidfd: where the kernel can do it, a group is killed by the
+// pidfd of its leader, although its start time is not known.
+func TestAGroupByItsPidfd(t *testing.T) {
+	cmd := self("sleeper")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	group := cmd.Process.Pid
+	pidfd, err := openPidfd(group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(pidfd)
+	if _, _, errno := syscall.Syscall6(sysPidfdSendSignal, uintptr(pidfd), 0, 0, pidfdSignalGroup, 0, 0); errno != 0 {
+		t.Skipf("this kernel sends no signal to the group of a pidfd: %v", errno)
+	}
+	(&command{group: group, pidfd: pidfd}).kill()
+	await(t, "it is killed", func() bool { return ended(group) })
 }

@@ -157,7 +157,7 @@ func beGuardian() {
 
 // beDaemon is a daemon that has few descriptors, and does not limit its users.
 func beDaemon() {
-	cfg := record{}.config(0)
+	cfg := record{os.Getenv("GUARD_RECORD")}.config(0)
 	cfg.Log = func(text string) { fmt.Println(text) }
 	l, err := Listen(os.Getenv("GUARD_SOCKET"), -1)
 	g, _ := newGuardian(cfg, false)
@@ -193,9 +193,15 @@ func beWriter() {
 	}
 }
 
-// beKiller looks at a process group, and kills it, as its stdin says.
+// beKiller looks at a process group, and kills it, as its stdin says. In a
+// namespace of mounts it may have another /proc.
 func beKiller() {
 	refuse()
+	if options := os.Getenv("GUARD_HIDE"); options != "" { // a mount of its own: the other one is not changed
+		if err := syscall.Mount("proc", "/proc", "proc", 0, options); err != nil {
+			fmt.Println("mount", err)
+		}
+	}
 	group, _ := strconv.Atoi(os.Getenv("GUARD_GROUP"))
 	pidfd, err := openPidfd(group)
 	run := &command{group: group, start: startOf(group), pidfd: pidfd}
@@ -244,7 +250,7 @@ func init() {
 // the number of the error for pidfd_send_signal with a flag.
 func refuse() {
 	if number, err := strconv.Atoi(os.Getenv("GUARD_REFUSE")); err == nil {
-		refuseCall(seccomp.Call{Number: sysPidfdSendSignal, Argument: 3, Value: pidfdSignalGroup}, number)
+		refuseCall(seccomp.SignalGroup, number)
 	}
 }
 

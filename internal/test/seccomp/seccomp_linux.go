@@ -17,6 +17,10 @@ type Call struct {
 	Value    uint32 // 0: any
 }
 
+// SignalGroup is a signal to the group of a pidfd, which Linux can send since
+// 6.9.
+var SignalGroup = Call{Number: 424, Argument: 3, Value: 1 << 2}
+
 // Refuse makes a call fail with an error, in this process and all that it
 // starts from now on. It cannot be undone.
 func Refuse(call Call, with syscall.Errno) error {

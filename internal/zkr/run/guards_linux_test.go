@@ -25,12 +25,12 @@ import (
 )
 
 // scribble is a command whose children write their process group until they are
-// killed. A test that fails leaves none.
+// killed, at the latest when the test ends.
 func scribble(t *testing.T, ledger string) []string {
 	t.Cleanup(func() {
 		text, _ := os.ReadFile(ledger)
 		for line := range strings.Lines(string(text)) {
-			if group, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && t.Failed() {
+			if group, err := strconv.Atoi(strings.TrimSpace(line)); err == nil {
 				_ = syscall.Kill(-group, syscall.SIGKILL)
 				break
 			}
@@ -40,16 +40,39 @@ func scribble(t *testing.T, ledger string) []string {
 	return []string{"--", "sh", "-c", fmt.Sprintf("(%s) & (%s) & echo begun; wait", loop, loop)}
 }
 
+// writesBehind returns how often scribble has written behind the grant of the
+// next one, which has noted that in the ledger. It is to be so or not.
+func writesBehind(t *testing.T, ledger string, is bool) (n int) {
+	t.Helper()
+	look := func() bool {
+		text, _ := os.ReadFile(ledger)
+		_, after, _ := strings.Cut(string(text), "GRANT\n")
+		n = strings.Count(after, "\n")
+		return n > 0
+	}
+	if is {
+		bubble.AwaitTrue(t, "the old command writes behind the grant", look)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if look() && !is {
+		t.Errorf("the old command has written %d times behind the grant", n)
+	}
+	return n
+}
+
 // long is a session timeout by which nothing here can end.
 var long = []string{"--session-timeout", "40s"}
 
 // TestAKilledZkrIsFollowedAtOnce: every subcommand that runs a command has a
 // guardian by default. It kills what the command has started, and only then
-// others get what zkr had. Without one both last.
+// others get what zkr had, on older kernels as well. Without one others get it
+// by the session timeout, and what the command has started writes on behind
+// that.
 func TestAKilledZkrIsFollowedAtOnce(t *testing.T) {
 	bubble.Whole(t)
 	t.Parallel()
 	e := zkrtest.StartServer(t, "--tick", "2s")
+	const short = 4 * time.Second
 	for verb, test := range map[string]struct{ holder, next []string }{
 		"lock":      {next: []string{"lock", "/lock"}},
 		"write":     {next: []string{"write", "/write"}},
@@ -59,33 +82,40 @@ func TestAKilledZkrIsFollowedAtOnce(t *testing.T) {
 		"join":      {next: []string{"join", "--id", "a", "/join"}},
 		"register":  {next: []string{"register", "--id", "a", "name"}},
 	} {
-		t.Run(verb, func(t *testing.T) {
-			t.Parallel()
-			if test.holder == nil {
-				test.holder = test.next
-			}
-			ledger := filepath.Join(t.TempDir(), "ledger")
-			args := func(line []string, command []string) []string {
-				return e.Args(line[0], slices.Concat(long, line[1:], command)...)
-			}
-			p := zkrtest.Start(t, args(test.holder, scribble(t, ledger))...)
-			p.Prints(t, "begun\n")
-			bubble.AwaitTrue(t, "it writes", func() bool { text, _ := os.ReadFile(ledger); return len(text) > 0 })
-			next := zkrtest.Start(t, args(test.next, []string{"--", "sh", "-c", "echo GRANT >>" + ledger})...)
-			time.Sleep(100 * time.Millisecond)
-			killed := time.Now()
-			_ = p.Cmd.Process.Kill()
-			if code := next.Wait(t); code != 0 {
-				t.Errorf("the next one: %d, %s", code, next.Text())
-			}
-			zkrtest.Within(t, "granted", time.Since(killed), 20*time.Second)
-			t.Logf("the next one has ended after %v", time.Since(killed).Round(time.Millisecond))
-			time.Sleep(50 * time.Millisecond)
-			text, _ := os.ReadFile(ledger)
-			if _, after, ok := strings.Cut(string(text), "GRANT\n"); !ok || after != "" {
-				t.Errorf("the old command writes behind the grant: %q", after)
-			}
-		})
+		if test.holder == nil {
+			test.holder = test.next
+		}
+		for kind, how := range map[string]struct{ flags, env []string }{
+			"":                   {flags: long},
+			", before Linux 6.9": {flags: long, env: []string{fmt.Sprint(refuseGroupVariable, "=", int(syscall.EINVAL))}},
+			", without":          {flags: []string{"--guardian=off", "--session-timeout", short.String()}},
+		} {
+			t.Run(verb+kind, func(t *testing.T) {
+				t.Parallel()
+				off := how.flags[0] == "--guardian=off"
+				ledger := filepath.Join(t.TempDir(), "ledger")
+				args := func(line, flags, command []string) []string {
+					last := len(line) - 1
+					return e.Args(line[0], slices.Concat(flags, line[1:last], []string{fmt.Sprintf("%s-%x", line[last], kind)}, command)...)
+				}
+				p := zkrtest.StartChanged(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, how.env...) }, args(test.holder, how.flags, scribble(t, ledger))...)
+				p.Prints(t, "begun\n")
+				bubble.AwaitTrue(t, "it writes", func() bool { text, _ := os.ReadFile(ledger); return len(text) > 0 })
+				next := zkrtest.Start(t, args(test.next, long, []string{"--", "sh", "-c", "echo GRANT >>" + ledger})...)
+				time.Sleep(100 * time.Millisecond)
+				killed := time.Now()
+				_ = p.Cmd.Process.Kill()
+				if code := next.Wait(t); code != 0 {
+					t.Errorf("the next one: %d, %s", code, next.Text())
+				}
+				took := time.Since(killed)
+				if zkrtest.Within(t, "granted", took, 20*time.Second); off && took < short/2 {
+					t.Errorf("granted without a guardian after %v", took)
+				}
+				behind := writesBehind(t, ledger, off)
+				t.Logf("granted after %v; the old command has written %d times behind that", took.Round(time.Millisecond), behind)
+			})
+		}
 	}
 }
 
@@ -250,31 +280,37 @@ func TestZkrEndsWithoutAnAnswer(t *testing.T) {
 
 // TestAStoppedZkr: its command is killed before another client can get the
 // lock, and it exits with 112 when it goes on. Its session lasts: it is alive.
+// Without a guardian its command writes behind the grant.
 func TestAStoppedZkr(t *testing.T) {
 	bubble.Whole(t)
 	t.Parallel()
 	e := zkrtest.StartServer(t)
-	ledger := filepath.Join(t.TempDir(), "ledger")
-	timeout := []string{"--session-timeout", "4s"}
-	p := zkrtest.Start(t, e.Args("lock", append(append(timeout, "--verbose", "/stop"), scribble(t, ledger)...)...)...)
-	p.Prints(t, "begun\n")
-	next := zkrtest.Start(t, e.Args("lock", append(timeout, "/stop", "--", "sh", "-c", "echo GRANT >>"+ledger)...)...)
-	time.Sleep(time.Second)
-	p.Signal(t, syscall.SIGSTOP)
-	if code := next.Wait(t); code != 0 {
-		t.Errorf("the next one: %d, %s", code, next.Text())
-	}
-	time.Sleep(50 * time.Millisecond)
-	text, _ := os.ReadFile(ledger)
-	if _, after, ok := strings.Cut(string(text), "GRANT\n"); !ok || after != "" {
-		t.Errorf("the command of the stopped zkr writes behind the grant: %q", after)
-	}
-	p.Signal(t, syscall.SIGCONT)
-	if code := p.Wait(t); code != 112 {
-		t.Errorf("exit code %d, %s", code, p.Text())
-	}
-	if !strings.Contains(p.Text(), "zkr: guardian: ") || !strings.Contains(p.Text(), "it was stopped") {
-		t.Errorf("it does not say that the guardian has killed its command: %s", p.Text())
+	for i := range 16 {
+		off, kind := i%2 == 1, []string{"child", "off"}[i%2]
+		t.Run(fmt.Sprint(kind, " ", i/2), func(t *testing.T) {
+			t.Parallel()
+			ledger := filepath.Join(t.TempDir(), "ledger")
+			timeout := []string{"--session-timeout", "4s", fmt.Sprint("/stop-", i)}
+			p := zkrtest.Start(t, e.Args("lock", slices.Concat([]string{"--verbose", "--guardian", kind}, timeout, scribble(t, ledger))...)...)
+			p.Prints(t, "begun\n")
+			next := zkrtest.Start(t, e.Args("lock", append(timeout, "--", "sh", "-c", "echo GRANT >>"+ledger)...)...)
+			time.Sleep(time.Second)
+			p.Signal(t, syscall.SIGSTOP)
+			stopped := time.Now()
+			if code := next.Wait(t); code != 0 {
+				t.Errorf("the next one: %d, %s", code, next.Text())
+			}
+			took := time.Since(stopped)
+			behind := writesBehind(t, ledger, off)
+			t.Logf("granted after %v; the old command has written %d times behind that", took.Round(time.Millisecond), behind)
+			p.Signal(t, syscall.SIGCONT)
+			if code := p.Wait(t); code != 112 {
+				t.Errorf("exit code %d, %s", code, p.Text())
+			}
+			if !off && (!strings.Contains(p.Text(), "zkr: guardian: ") || !strings.Contains(p.Text(), "it was stopped")) {
+				t.Errorf("it does not say that the guardian has killed its command: %s", p.Text())
+			}
+		})
 	}
 }
 
@@ -326,11 +362,12 @@ func TestBothAreStopped(t *testing.T) {
 
 // TestAStoppedGuardian: a guardian that is stopped for half a session timeout
 // to three of them, and goes on, does nothing to a healthy zkr: its command
-// runs, and it holds the lock. With -count=20 each is tried twenty times.
+// runs, and it holds the lock. It still guards that. With -count=20 each is tried twenty times.
 func TestAStoppedGuardian(t *testing.T) {
 	bubble.Whole(t)
 	t.Parallel()
 	e := zkrtest.StartServer(t, "--tick", "2s")
+	c := e.Client(t)
 	const timeout = 4 * time.Second
 	for _, stop := range []time.Duration{timeout / 2, timeout, timeout * 3 / 2, 2 * timeout, 3 * timeout} {
 		t.Run(stop.String(), func(t *testing.T) {
@@ -352,6 +389,16 @@ func TestAStoppedGuardian(t *testing.T) {
 			try := zkrtest.Start(t, e.Args("lock", "--try", "/"+stop.String(), "--", "true")...)
 			if code := try.Wait(t); code != 111 {
 				t.Errorf("the lock is not held: %d, %s", code, try.Text())
+			}
+			if now := zkrtest.GuardianOf(p.Cmd.Process.Pid); now != guardian {
+				t.Fatalf("its guardian was process %d, and is %d", guardian, now)
+			}
+			next := zkrtest.Start(t, e.Args("lock", "/"+stop.String(), "--", "true")...)
+			bubble.AwaitTrue(t, "another one waits", func() bool { return len(inLine(t, c, "/"+stop.String())) == 2 })
+			killed := time.Now()
+			_ = p.Cmd.Process.Kill()
+			if code := next.Wait(t); code != 0 || time.Since(killed) > timeout/2 {
+				t.Errorf("the next one after a kill: %d after %v, %s", code, time.Since(killed), next.Text())
 			}
 		})
 	}
@@ -472,14 +519,19 @@ func TestOnlyTheFlagTakesTheGuardianAway(t *testing.T) {
 	}
 }
 
-// refuseVariable makes the kernel refuse pidfd_open to this process.
-const refuseVariable = "ZKR_TEST_REFUSE_PIDFD"
+// refuseVariable makes the kernel refuse pidfd_open to this process, and
+// refuseGroupVariable a signal to the group of a pidfd, by such an error.
+const (
+	refuseVariable      = "ZKR_TEST_REFUSE_PIDFD"
+	refuseGroupVariable = "ZKR_TEST_REFUSE_GROUP"
+)
 
 func init() {
-	if number, err := strconv.Atoi(os.Getenv(refuseVariable)); err == nil {
-		const pidfdOpen = 434
-		if err := seccomp.Refuse(seccomp.Call{Number: pidfdOpen}, syscall.Errno(number)); err != nil {
-			panic(err)
+	for variable, call := range map[string]seccomp.Call{refuseVariable: {Number: 434}, refuseGroupVariable: seccomp.SignalGroup} {
+		if number, err := strconv.Atoi(os.Getenv(variable)); err == nil {
+			if err := seccomp.Refuse(call, syscall.Errno(number)); err != nil {
+				panic(err)
+			}
 		}
 	}
 }
@@ -525,9 +577,9 @@ func TestPidfdOpenIsRefused(t *testing.T) {
 	}
 }
 
-// TestAGuardianKeepsNothingOpen: neither a pipe of a script, nor a descriptor
-// that it has opened, nor a process, and files that are named relatively are
-// found.
+// TestAGuardianKeepsNothingOpen: neither a pipe or a socket of a script, nor a
+// descriptor that it has opened, nor a process, and files that are named
+// relatively are found.
 func TestAGuardianKeepsNothingOpen(t *testing.T) {
 	bubble.Whole(t)
 	t.Parallel()
@@ -547,6 +599,14 @@ echo "[$out]"`, strings.Join(e.Args("lock", "--auth-file", "auth", "--acl", "wor
 	cmd.Env = append(os.Environ(), "ZKR_TEST_ROLE=zkr")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(pair[0])
+	socket := os.NewFile(uintptr(pair[1]), "stdin") // as ssh has it
+	defer socket.Close()
+	cmd.Stdin, cmd.ExtraFiles = socket, []*os.File{nil, nil, nil, nil, socket}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -563,10 +623,18 @@ echo "[$out]"`, strings.Join(e.Args("lock", "--auth-file", "auth", "--acl", "wor
 	if err != nil || guardian == 0 || len(open) < 4 {
 		t.Errorf("guardian %d has %q", guardian, open)
 	}
+	sockets := 0
 	for _, fd := range open {
-		if to, _ := os.Readlink(fd); strings.HasPrefix(to, "pipe:") || strings.HasPrefix(to, dir) {
+		to, _ := os.Readlink(fd)
+		if strings.HasPrefix(to, "pipe:") || strings.HasPrefix(to, dir) {
 			t.Errorf("descriptor %s is %s", filepath.Base(fd), to)
 		}
+		if strings.HasPrefix(to, "socket:") {
+			sockets++
+		}
+	}
+	if sockets != 1 { // its own
+		t.Errorf("it has %d sockets", sockets)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -577,9 +645,8 @@ echo "[$out]"`, strings.Join(e.Args("lock", "--auth-file", "auth", "--acl", "wor
 }
 
 // TestAZkrIsKilledWhileItStarts: at any moment from its start until its command
-// runs. What it has in line is mostly gone long before its session timeout, and
-// by that at the latest, which can be so only before its guardian was started.
-// No guardian is left.
+// runs. If its guardian was executed, what it has in line is gone long before its
+// session timeout, and otherwise by that. No guardian is left.
 func TestAZkrIsKilledWhileItStarts(t *testing.T) {
 	bubble.Whole(t)
 	t.Parallel()
@@ -593,24 +660,31 @@ func TestAZkrIsKilledWhileItStarts(t *testing.T) {
 	}
 	began := time.Now()
 	start("/0").Prints(t, "ready\n")
-	whole, had, soon := time.Since(began), 0, 0
+	whole, had, soon, guarded, soonGuarded := time.Since(began), 0, 0, 0, 0
 	const kills = 100
 	var died time.Time
 	for i := range kills {
 		path := fmt.Sprint("/killed-", i)
 		p := start(path)
 		time.Sleep(rand.N(2 * whole))
+		is := zkrtest.GuardianOf(p.Cmd.Process.Pid) != 0
 		_ = p.Cmd.Process.Kill()
 		died = time.Now()
 		if len(inLine(t, c, path)) == 0 {
 			continue
 		}
 		had++
+		if is {
+			guarded++
+		}
 		for len(inLine(t, c, path)) > 0 && time.Since(died) < timeout/4 {
 			time.Sleep(time.Millisecond)
 		}
 		if time.Since(died) < timeout/4 {
 			soon++
+			if is {
+				soonGuarded++
+			}
 		}
 	}
 	for i := range kills {
@@ -619,10 +693,10 @@ func TestAZkrIsKilledWhileItStarts(t *testing.T) {
 	}
 	zkrtest.Within(t, "all gone", time.Since(died), timeout+2*time.Second)
 	bubble.AwaitTrue(t, "no guardian is left but one", func() bool { return len(guardiansWith(mark)) == 1 })
-	if had == 0 || soon <= had/2 {
-		t.Errorf("of %d zkrs that were killed %d were in line, and only %d of these were gone soon", kills, had, soon)
+	if had == 0 || soonGuarded < guarded || soon < had*9/10 {
+		t.Error("too few were gone soon")
 	}
-	t.Logf("CMD runs after %v; of %d zkrs that were killed %d were in line, of which %d were gone within %v", whole.Round(time.Millisecond), kills, had, soon, timeout/4)
+	t.Logf("CMD runs after %v; of %d zkrs that were killed %d were in line, of which %d were gone within %v; %d had a guardian, of which %d were gone then", whole.Round(time.Millisecond), kills, had, soon, timeout/4, guarded, soonGuarded)
 }
 
 // inLine returns who is in line at a path, which may not be there.
