@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -32,6 +33,13 @@ var ends = map[string]func(){
 	"exec": func() {
 		must(syscall.Exec("/bin/sleep", []string{"sleep", "600"}, nil))
 	},
+	"without descriptors": func() { // the connections of its sessions and the socket included
+		const closeRange = 436 // on all architectures
+		if _, _, errno := syscall.RawSyscall(closeRange, 3, math.MaxUint32, 0); errno == 0 {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // at once: the runtime cannot go on
+		}
+		select {}
+	},
 	"with an heir": func() { // of all its descriptors, the connections of its sessions and the socket included
 		open, err := filepath.Glob("/proc/self/fd/*")
 		must(err)
@@ -49,8 +57,10 @@ var ends = map[string]func(){
 
 // TestWaysToDie: however a process dies, what it held passes on long before its
 // session could expire, although a descendant has inherited all its
-// descriptors. A process that executes another program, or is stopped, is not
-// dead: nothing is closed before it is.
+// descriptors, or it has closed them all. A process that executes another
+// program, or is stopped, is not dead: nothing is closed before it is. If its
+// guardian is killed with it, or is stopped, its session ends by its timeout,
+// and nobody kills its command.
 func TestWaysToDie(t *testing.T) {
 	bubble.Whole(t)
 	servers := testutil.Start(t).Servers()
@@ -60,9 +70,10 @@ func TestWaysToDie(t *testing.T) {
 			socket = guarding.Daemon(t, servers)
 		}
 		for name, test := range map[string]struct {
-			end   string         // what the process does; or
-			sig   syscall.Signal // what it gets
-			lives bool
+			end      string         // what the process does; or
+			sig      syscall.Signal // what it gets
+			lives    bool
+			guardian syscall.Signal // what its guardian gets before
 		}{
 			"panic":                   {end: "panic"},
 			"os.Exit":                 {end: "os.Exit"},
@@ -72,19 +83,39 @@ func TestWaysToDie(t *testing.T) {
 			"SIGABRT":                 {sig: syscall.SIGABRT},
 			"SIGTERM":                 {sig: syscall.SIGTERM},
 			"a descendant has it all": {end: "with an heir"},
+			"it has closed all":       {end: "without descriptors"},
+			"guardian killed with it": {sig: syscall.SIGKILL, guardian: syscall.SIGKILL},
+			"guardian stopped":        {sig: syscall.SIGKILL, guardian: syscall.SIGSTOP},
 			"exec":                    {end: "exec", lives: true},
 			"SIGSTOP":                 {sig: syscall.SIGSTOP, lives: true},
 		} {
+			if kind == "daemon" && test.guardian != 0 {
+				continue // it is this process
+			}
 			t.Run(kind+", "+name, func(t *testing.T) {
 				t.Parallel()
+				const short = 4 * time.Second
 				servers := fmt.Sprintf("%s/%x", servers, t.Name())
 				mutex, err := locks.NewMutex(connect(t, servers, framework.WithCreateChroot()), "/lock")
 				if err != nil {
 					t.Fatal(err)
 				}
-				process, out, group := startHolder(t, servers, guardian.Variable+"="+socket, "HOLDER_END="+test.end, "GOTRACEBACK=none")
+				env := []string{guardian.Variable + "=" + socket, "HOLDER_END=" + test.end, "GOTRACEBACK=none"}
+				if test.guardian != 0 {
+					env = append(env, "HOLDER_TIMEOUT="+short.String())
+				}
+				process, out, group := startHolder(t, servers, env...)
 				if test.sig == 0 {
 					test.sig = syscall.SIGUSR1
+				}
+				if test.guardian != 0 {
+					defer syscall.Kill(-group, syscall.SIGKILL)
+					all := marked("GUARDIAN_ROLE=guardian", "GUARDIAN_SERVERS="+servers)
+					if len(all) != 1 {
+						t.Fatalf("its guardians are %v", all)
+					}
+					defer syscall.Kill(all[0], syscall.SIGKILL)
+					_ = syscall.Kill(all[0], test.guardian)
 				}
 				if err := process.Process.Signal(test.sig); err != nil {
 					t.Fatal(err)
@@ -117,9 +148,13 @@ func TestWaysToDie(t *testing.T) {
 				if _, err := mutex.Acquire(ctx); err != nil {
 					t.Fatal(err)
 				}
-				t.Logf("granted after %v", time.Since(began).Round(100*time.Microsecond))
-				if group != 0 && !onlyZombies(group) {
-					t.Error("its command runs")
+				took, late := time.Since(began), test.guardian != 0
+				t.Logf("%s, %s: granted after %v", kind, name, took.Round(100*time.Microsecond))
+				if late != (took > short/2) {
+					t.Error("by its timeout, or not by that")
+				}
+				if group != 0 && onlyZombies(group) == late {
+					t.Errorf("its command runs: %v", !late)
 				}
 			})
 		}
@@ -173,7 +208,8 @@ func TestKilledWhileStarting(t *testing.T) {
 	}
 	gone("the first one's")
 	had, slowest := 0, time.Duration(0)
-	for i := range bubble.Draw(20, 100) {
+	const kills = 100
+	for i := range kills {
 		process, _ := startRole(t, "holder", servers, env...)
 		time.Sleep(rand.N(2 * whole))
 		_ = process.Process.Kill()
@@ -187,5 +223,5 @@ func TestKilledWhileStarting(t *testing.T) {
 			t.Fatalf("process %d was gone after %v", i, slowest)
 		}
 	}
-	t.Logf("a grant takes %v; %d had a znode at their death; the slowest was gone after %v", whole.Round(time.Millisecond), had, slowest.Round(time.Millisecond))
+	t.Logf("a grant takes %v; of %d that were killed %d had a znode at their death; the slowest was gone after %v", whole.Round(time.Millisecond), kills, had, slowest.Round(time.Millisecond))
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/guardian"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/guarding"
+	"github.com/zkrecipes/zkrecipes/internal/test/seccomp"
 	"github.com/zkrecipes/zkrecipes/recipes/locks"
 	"github.com/zkrecipes/zkrecipes/recipes/semaphore"
 	"github.com/zkrecipes/zkrecipes/retry"
@@ -38,9 +40,13 @@ func TestMain(m *testing.M) {
 	case "writer":
 		write()
 	case "guardian":
+		if number, err := strconv.Atoi(os.Getenv("GUARDIAN_REFUSE")); err == nil {
+			must(seccomp.Refuse(seccomp.SignalGroup, syscall.Errno(number)))
+		}
+		after, _ := time.ParseDuration(os.Getenv("GUARDIAN_AFTER"))
 		conn, err := net.FileConn(os.NewFile(3, "socket"))
 		if err == nil {
-			err = guardian.Serve(conn.(*net.UnixConn), []guardian.Ensemble{{Servers: os.Getenv("GUARDIAN_SERVERS"), Options: identityOf("GUARDIAN").options()}}, 0, nil)
+			err = guardian.Serve(conn.(*net.UnixConn), []guardian.Ensemble{{Servers: os.Getenv("GUARDIAN_SERVERS"), Options: identityOf("GUARDIAN").options()}}, after, nil)
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "guardian:", err)
@@ -165,14 +171,16 @@ func connect(t *testing.T, servers string, opts ...framework.Option) *framework.
 
 // TestAHolderDies: whoever waits gets what it has held long before its session
 // could expire, from a daemon and from a child. The child kills the group of
-// the command first.
+// the command first, on older kernels as well.
 func TestAHolderDies(t *testing.T) {
 	bubble.Whole(t)
-	for _, kind := range []string{"daemon", "child", "namespace"} {
+	for _, kind := range []string{"daemon", "child", "before Linux 6.9", "namespace"} {
 		t.Run(kind, func(t *testing.T) {
 			servers, space := testutil.Start(t, testutil.WithMembers(3)).Servers(), ""
 			env := []string{guardian.Variable + "=child"}
 			switch kind {
+			case "before Linux 6.9":
+				env = append(env, fmt.Sprint("GUARDIAN_REFUSE=", int(syscall.EINVAL)))
 			case "namespace":
 				space = "app/one"
 				env = append(env, "HOLDER_NAMESPACE="+space)
@@ -212,6 +220,58 @@ func TestAHolderDies(t *testing.T) {
 				t.Errorf("the command's group runs: %v", err)
 			}
 		})
+	}
+}
+
+// TestTimes: a command is killed when the time of Until is over, not before;
+// Lost is closed when the guardian is gone, not before; and nothing passes on
+// before the time that Serve has got.
+func TestTimes(t *testing.T) {
+	const wait = 500 * time.Millisecond
+	mark := "GUARDIAN_MARK=" + t.TempDir()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "GUARDIAN_ROLE=guardian", "GUARDIAN_SERVERS=m:2181", mark)
+	g, err := guardian.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	sleep := exec.Command("sleep", "600")
+	began := time.Now()
+	g.Until(began.Add(wait))
+	if err := g.Command(sleep); err != nil {
+		t.Fatal(err)
+	}
+	late := time.AfterFunc(sessionTimeout/4, func() { _ = sleep.Process.Signal(syscall.SIGTERM) })
+	defer late.Stop()
+	if err, took := sleep.Wait(), time.Since(began); took < wait || err == nil || err.Error() != "signal: killed" {
+		t.Errorf("a command has ended after %v: %v", took, err)
+	}
+	select {
+	case <-g.Lost():
+		t.Errorf("it is lost: %v", g.Err())
+	default:
+	}
+	for _, pid := range marked(mark, "GUARDIAN_ROLE=guardian") {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if bubble.Await(t, "it is lost", g.Lost()); g.Err() == nil {
+		t.Error("it is lost without a reason")
+	}
+
+	servers := testutil.Start(t).Servers()
+	holder, _, _ := startHolder(t, servers, guardian.Variable+"=child", fmt.Sprint("GUARDIAN_AFTER=", wait))
+	mutex, err := locks.NewMutex(connect(t, servers), "/lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := time.Now()
+	_ = holder.Process.Kill()
+	if _, err := mutex.Acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(killed); took < wait || took > sessionTimeout/4 {
+		t.Errorf("granted %v after the death", took)
 	}
 }
 

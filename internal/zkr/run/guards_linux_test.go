@@ -113,7 +113,7 @@ func TestAKilledZkrIsFollowedAtOnce(t *testing.T) {
 					t.Errorf("granted without a guardian after %v", took)
 				}
 				behind := writesBehind(t, ledger, off)
-				t.Logf("granted after %v; the old command has written %d times behind that", took.Round(time.Millisecond), behind)
+				t.Logf("%s%s: granted after %v; the old command has written %d times behind that", verb, kind, took.Round(time.Millisecond), behind)
 			})
 		}
 	}
@@ -302,7 +302,7 @@ func TestAStoppedZkr(t *testing.T) {
 			}
 			took := time.Since(stopped)
 			behind := writesBehind(t, ledger, off)
-			t.Logf("granted after %v; the old command has written %d times behind that", took.Round(time.Millisecond), behind)
+			t.Logf("%s: granted after %v; the old command has written %d times behind that", kind, took.Round(time.Millisecond), behind)
 			p.Signal(t, syscall.SIGCONT)
 			if code := p.Wait(t); code != 112 {
 				t.Errorf("exit code %d, %s", code, p.Text())
@@ -658,10 +658,13 @@ func TestAZkrIsKilledWhileItStarts(t *testing.T) {
 		return zkrtest.StartChanged(t, func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, mark) },
 			e.Args("lock", "--session-timeout", timeout.String(), path, "--", zkrtest.Self(t))...)
 	}
-	began := time.Now()
-	start("/0").Prints(t, "ready\n")
-	whole, had, soon, guarded, soonGuarded := time.Since(began), 0, 0, 0, 0
-	const kills = 100
+	whole, had, soon, guarded, soonGuarded := time.Minute, 0, 0, 0, 0
+	const kills, live = 100, 5
+	for i := range live {
+		began := time.Now()
+		start(fmt.Sprint("/", i)).Prints(t, "ready\n")
+		whole = min(whole, time.Since(began))
+	}
 	var died time.Time
 	for i := range kills {
 		path := fmt.Sprint("/killed-", i)
@@ -692,7 +695,7 @@ func TestAZkrIsKilledWhileItStarts(t *testing.T) {
 		bubble.AwaitTrue(t, path+" is free", func() bool { return len(inLine(t, c, path)) == 0 })
 	}
 	zkrtest.Within(t, "all gone", time.Since(died), timeout+2*time.Second)
-	bubble.AwaitTrue(t, "no guardian is left but one", func() bool { return len(guardiansWith(mark)) == 1 })
+	bubble.AwaitTrue(t, "no guardian is left but theirs that live", func() bool { return len(guardiansWith(mark)) == live })
 	if had == 0 || soonGuarded < guarded || soon < had*9/10 {
 		t.Error("too few were gone soon")
 	}
