@@ -37,7 +37,7 @@ func scribble(t *testing.T, ledger string) []string {
 		}
 	})
 	loop := fmt.Sprintf("while :; do echo $$ >>%s; sleep 0.002; done", ledger)
-	return []string{"--", "sh", "-c", fmt.Sprintf("(%s) & (%s) & echo begun; wait", loop, loop)}
+	return []string{"--", "sh", "-c", fmt.Sprintf("(%s) >/dev/null 2>&1 & (%s) >/dev/null 2>&1 & echo begun; wait", loop, loop)}
 }
 
 // writesBehind returns how often scribble has written behind the grant of the
