@@ -116,7 +116,6 @@ func TestADaemonThatWasGivenUp(t *testing.T) {
 // TestWhoMayConnect: the socket's mode, and what becomes of a second daemon and
 // of what a daemon has left behind.
 func TestWhoMayConnect(t *testing.T) {
-	bubble.Whole(t)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "s")
 	old := syscall.Umask(0)
@@ -170,7 +169,6 @@ func TestWhoMayConnect(t *testing.T) {
 
 // TestRefusals: what a daemon does not accept it refuses, says so, and logs it.
 func TestRefusals(t *testing.T) {
-	bubble.Whole(t)
 	r, _ := newRecord(t)
 	socket := serveHere(t, r)
 	for name, ask := range map[string]func(w *Ward){

@@ -295,7 +295,7 @@ func TestAnEnsembleThatIsDown(t *testing.T) {
 // guardian has not read it yet when a time is over, or a death is noticed; and
 // so does that it was given up.
 func TestItReadsBeforeItActs(t *testing.T) {
-	bubble.Whole(t)
+	session := func(id int64) message { m := guardOf(id); m.Timeout = time.Minute; return m }
 	past := func(s *served, event int) { s.killLate(event) }
 	death := func(s *served, event int) { _ = s.onDeath(time.Now(), event) }
 	for name, test := range map[string]struct {
@@ -311,13 +311,13 @@ func TestItReadsBeforeItActs(t *testing.T) {
 		"it was given up":                 {act: past, give: true},
 		"it says what it must not":        {act: past, said: []message{{Op: opHello, Version: Version}}},
 		"it has died":                     {act: death, want: "killed, closed 10"},
-		"it has died, another session":    {act: death, said: []message{guardOf(20)}, want: "killed, closed 10, closed 20"},
+		"it has died, another session":    {act: death, said: []message{session(20)}, want: "killed, closed 10, closed 20"},
 		"it has died without a session":   {act: death, said: []message{{Op: opOver, ID: 10, Servers: "m:2181", Closed: true}}},
 		"it has died without a command":   {act: death, said: []message{{Op: opEnded, Ref: 1}}, want: "closed 10"},
 		"it has died and was given up":    {act: death, give: true},
 		"it has died, starting a command": {act: death, said: []message{{Op: opStarting, Ref: 2}}, want: "killed"},
 		"the same, with a reset":          {act: death, said: []message{{Op: opStarting, Ref: 2}}, reset: true, want: "killed"},
-		"another session, with a reset":   {act: death, said: []message{guardOf(20)}, reset: true, want: "killed, closed 10, closed 20"},
+		"another session, with a reset":   {act: death, said: []message{session(20)}, reset: true, want: "killed, closed 10, closed 20"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := newRecord(t)
@@ -344,7 +344,7 @@ func TestItReadsBeforeItActs(t *testing.T) {
 				files []int
 			}{
 				{message{Op: opHello, Version: Version}, []int{own, event}},
-				{guardOf(10), nil},
+				{session(10), nil},
 				{message{Op: opStarting, Ref: 1}, nil},
 				{message{Op: opGroup, Ref: 1, Group: group, Start: startOf(group)}, []int{leader}},
 				{message{Op: opUntil, Until: 1}, nil},
