@@ -645,9 +645,9 @@ echo "[$out]"`, strings.Join(e.Args("lock", "--auth-file", "auth", "--acl", "wor
 }
 
 // TestAZkrIsKilledWhileItStarts: at any moment from its start until its command
-// runs. If its guardian was executed, what it has in line is gone long before its
-// session timeout, unless it has just begun to start its command; otherwise it
-// is gone by that timeout. No guardian is left.
+// runs. What it has in line is gone long before its session timeout, unless it
+// was just starting its command: then nobody knows the group of that, and it is
+// gone by that timeout. No guardian is left.
 func TestAZkrIsKilledWhileItStarts(t *testing.T) {
 	bubble.Whole(t)
 	t.Parallel()
@@ -697,8 +697,8 @@ func TestAZkrIsKilledWhileItStarts(t *testing.T) {
 	}
 	zkrtest.Within(t, "all gone", time.Since(died), timeout+2*time.Second)
 	bubble.AwaitTrue(t, "no guardian is left but theirs that live", func() bool { return len(guardiansWith(mark)) == live })
-	// About one in ten has a znode before its guardian was executed.
-	if had == 0 || soonGuarded < guarded*9/10 || soon < had*3/4 {
+	// One in twelve dies while its command is forked and executed.
+	if had == 0 || soonGuarded < guarded*17/20 || soon < had*3/4 {
 		t.Error("too few were gone soon")
 	}
 	t.Logf("CMD runs after %v; of %d zkrs that were killed %d were in line, of which %d were gone within %v; %d had a guardian, of which %d were gone then", whole.Round(time.Millisecond), kills, had, soon, timeout/4, guarded, soonGuarded)
