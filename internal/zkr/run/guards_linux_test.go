@@ -362,7 +362,8 @@ func TestBothAreStopped(t *testing.T) {
 
 // TestAStoppedGuardian: a guardian that is stopped for half a session timeout
 // to three of them, and goes on, does nothing to a healthy zkr: its command
-// runs, and it holds the lock. It still guards that. With -count=20 each is tried twenty times.
+// runs, and it holds the lock. It still guards that. With -count=20 each is
+// tried twenty times.
 func TestAStoppedGuardian(t *testing.T) {
 	bubble.Whole(t)
 	t.Parallel()
@@ -395,6 +396,7 @@ func TestAStoppedGuardian(t *testing.T) {
 			}
 			next := zkrtest.Start(t, e.Args("lock", "/"+stop.String(), "--", "true")...)
 			bubble.AwaitTrue(t, "another one waits", func() bool { return len(inLine(t, c, "/"+stop.String())) == 2 })
+			time.Sleep(1500 * time.Millisecond) // in the first second it takes a death for one that was in the stop
 			killed := time.Now()
 			_ = p.Cmd.Process.Kill()
 			if code := next.Wait(t); code != 0 || time.Since(killed) > timeout/2 {
