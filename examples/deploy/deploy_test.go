@@ -77,9 +77,10 @@ func TestUnits(t *testing.T) {
 }
 
 // A unit that runs zkr takes the end by SIGTERM for a success, and is not
-// started again if that cannot help.
+// started again if its program is missing. It is after wrong usage, which is
+// also a file of TLS or SASL that cannot be read yet.
 func TestUnitsKnowTheExitCodes(t *testing.T) {
-	success, prevent := "143", fmt.Sprintf("RestartPreventExitStatus=%d %d %d", cli.ExitUsage, cli.ExitCannotRun, cli.ExitNotFound)
+	success, prevent := "143", fmt.Sprintf("RestartPreventExitStatus=%d %d", cli.ExitCannotRun, cli.ExitNotFound)
 	for unit, restarts := range map[string]bool{"nightly": false, "scheduler": true} {
 		text, err := os.ReadFile("systemd/" + unit + ".service")
 		if err != nil {
@@ -218,6 +219,125 @@ func TestAManifestForAPlainEnsemble(t *testing.T) {
 			if is := strings.Contains(string(out), what); is == slices.Contains(gone, what) {
 				t.Errorf("%s: it has %s: %v", script, what, is)
 			}
+		}
+	}
+}
+
+// The guardian can be made the first of the containers, for an ensemble with
+// TLS and SASL or without.
+func TestAManifestBeforeInitContainersGoOn(t *testing.T) {
+	for manifest, scripts := range map[string][]string{
+		"scheduler.yaml": {
+			"/^      containers:/d; s/initContainers:/containers:/; /restartPolicy:/d",
+			"/# TLS/d; /# SASL/d; s/:2281/:2181/g",
+		},
+		"billing.yaml": {"1,/^---/{ /^      containers:/d; s/initContainers:/containers:/; /restartPolicy:/d; }"},
+	} {
+		text, err := os.ReadFile("kubernetes/" + manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), "sed '"+scripts[0]+"' "+manifest) {
+			t.Errorf("%s does not say %s", manifest, scripts[0])
+		}
+		for n := range scripts {
+			sed := exec.Command("sed", "/^ *#/d\n"+strings.Join(scripts[:n+1], "\n"))
+			sed.Stdin = strings.NewReader(string(text))
+			out, err := sed.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod, _, _ := strings.Cut(string(out), "\n---\n")
+			_, containers, _ := strings.Cut(pod, "\n      containers:\n")
+			guard, name := strings.Index(containers, "- name: guardian\n"), strings.TrimSuffix(manifest, ".yaml")
+			if own := strings.Index(containers, "- name: "+name+"\n"); guard < 0 || own < guard || strings.Contains(pod, "restartPolicy") {
+				t.Errorf("%s after %q: %s", manifest, scripts[:n+1], pod)
+			}
+		}
+	}
+}
+
+// The script puts what is beside it in place before anything starts, with the
+// modes that zkr asks for. It can be run again.
+func TestInstall(t *testing.T) {
+	from, root, stubs := t.TempDir(), t.TempDir(), t.TempDir()
+	if err := os.CopyFS(from, os.DirFS("systemd")); err != nil {
+		t.Fatal(err)
+	}
+	write := func(file, text string, mode os.FileMode) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script, err := os.ReadFile("systemd/install")
+	if err != nil {
+		t.Fatal(err)
+	}
+	install, err := exec.LookPath("install")
+	if err != nil {
+		missing(t, err)
+	}
+	write(filepath.Join(from, "install"), regexp.MustCompile(`/(etc|usr)/`).ReplaceAllString(string(script), root+"/$1/"), 0o755)
+	for _, name := range []string{"scheduler", "nightly", "billing", "ca.pem", "client.pem", "client.key", "password"} {
+		write(filepath.Join(from, name), name+"\n", 0o644)
+	}
+	for _, dir := range []string{"usr/local/bin", "etc/systemd/system"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log, znode := filepath.Join(root, "log"), filepath.Join(root, "znode")
+	const sh = "#!/bin/sh\n"
+	say := sh + "echo \"${0##*/} $*\" >>" + log + "\n"
+	for name, stub := range map[string]string{
+		"id": sh, "sleep": sh, "systemctl": say,
+		"runuser": say + "case $5 in stat) cat " + znode + " ;; create) : >" + znode + " ;; esac\n",
+		// Only root may give files away.
+		"install": sh + "for each do shift; [ \"$each\" = --owner=app ] && echo \"app $*\" >>" + log + " || set -- \"$@\" \"$each\"; done\nexec " + install + " \"$@\"\n",
+	} {
+		write(filepath.Join(stubs, name), stub, 0o755)
+	}
+	run := func() []string {
+		t.Helper()
+		cmd := exec.Command(filepath.Join(from, "install"), "first")
+		cmd.Env = append(os.Environ(), "PATH="+stubs+":"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		text, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = os.Remove(log)
+		return strings.Split(strings.TrimSpace(string(text)), "\n")
+	}
+	etc := root + "/etc/zkr"
+	want := []string{
+		"app --mode=400 --target-directory=" + etc + " client.key",
+		"app --mode=400 --target-directory=" + etc + " password",
+		"runuser -u app -- zkr stat /done/nightly",
+		"runuser -u app -- zkr create --create-chroot --parents /done/nightly",
+		"systemctl daemon-reload",
+		"systemctl enable zkr-guard scheduler billing nightly.timer",
+		"systemctl restart zkr-guard",
+		"systemctl restart scheduler billing nightly.timer",
+		"runuser -u app -- zkr doctor --all",
+	}
+	for _, want := range [][]string{want, slices.Delete(slices.Clone(want), 3, 4)} {
+		if got := run(); !slices.Equal(got, want) {
+			t.Errorf("it does %q, want %q", got, want)
+		}
+	}
+	for file, mode := range map[string]os.FileMode{
+		"etc/zkr/environment": 0o644, "etc/zkr/ca.pem": 0o644, "etc/zkr/client.pem": 0o644,
+		"etc/zkr/client.key": 0o400, "etc/zkr/password": 0o400,
+		"usr/local/bin/scheduler": 0o755, "usr/local/bin/nightly": 0o755, "usr/local/bin/billing": 0o755,
+		"etc/systemd/system/zkr-guard.service": 0o644, "etc/systemd/system/scheduler.service": 0o644,
+		"etc/systemd/system/billing.service": 0o644, "etc/systemd/system/nightly.service": 0o644, "etc/systemd/system/nightly.timer": 0o644,
+	} {
+		if info, err := os.Stat(filepath.Join(root, file)); err != nil || info.Mode() != mode {
+			t.Errorf("%s: %v, want the mode %v", file, err, mode)
 		}
 	}
 }
