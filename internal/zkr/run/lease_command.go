@@ -115,12 +115,13 @@ On Linux zkr starts a guardian with CMD, unless it is process 1 of a container. 
 dies, the guardian kills CMD's process group, and then closes the session: the next
 client holds the lock in milliseconds. If zkr is stopped, the guardian kills the group
 before another client can be granted the lock. What CMD leaves in its group when it
-ends is not killed, unless zkr is stopped then, past its lease. Requests to others that CMD has sent may still be executed when the
-next client holds the lock: a database should check ZKR_TOKEN. --guardian=off starts
-none; ZKR_GUARDIAN=off and ZKR_GUARDIAN=child change nothing. --guardian=SOCKET, or
-ZKR_GUARDIAN=SOCKET, also uses zkr guard, which closes the session if the guardian is
-killed as well; zkr waits a second for the socket. Without CMD there is a guardian only
-by the flag: a script that has started zkr then has no time to stop if zkr is killed.
+ends is not killed, unless zkr is stopped then, past its lease. Requests to others that
+CMD has sent may still be executed when the next client holds the lock: a database
+should check ZKR_TOKEN. --guardian=off starts none; ZKR_GUARDIAN=off and
+ZKR_GUARDIAN=child change nothing. --guardian=SOCKET, or ZKR_GUARDIAN=SOCKET, also uses
+zkr guard, which closes the session if the guardian is killed as well; zkr waits a
+second for the socket. Without CMD there is a guardian only by the flag: a script that
+has started zkr then has no time to stop if zkr is killed.
 The guardian takes the kernel's word for a death: a process that has one must not come
 back from a snapshot. With localSessionsEnabled members may execute plain writes of a
 dead session behind the next grant, with a guardian as without. The guardian is a
