@@ -320,7 +320,7 @@ ci: ## everything that CI runs, on a Debian machine as root
 	.ci/run
 
 # What CI runs in real time or on real servers. A new test: make busy BUSY='go test PACKAGE -run TEST -count=20'.
-BUSY ?= .ci/each busy integration "check-modules ZKR_REAL=1" race-processes race-modules
+BUSY ?= .ci/each busy integration "check-modules ZKR_REAL=1" race-modules
 
 .PHONY: busy
 busy: ## what CI runs in real time, or BUSY, beside four processes that spin: what fails is mended, or leaves CI for nightly
