@@ -197,7 +197,7 @@ func newEstate(t *testing.T) *estate {
 		t.Fatal("docs/deploy.md does not say how ACLs are changed")
 	}
 	e.setACLs = strings.Fields(string(command[1]))
-	srvr := regexp.MustCompile("`(printf srvr \\| openssl [^`]*)`").FindSubmatch(page)
+	srvr := regexp.MustCompile("`(printf srvr \\|\\sopenssl\\s[^`]*)`").FindSubmatch(page)
 	if srvr == nil {
 		t.Fatal("docs/deploy.md does not say how a member is asked by TLS")
 	}
