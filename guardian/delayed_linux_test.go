@@ -1,7 +1,6 @@
 package guardian_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -9,15 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
-	"github.com/zkrecipes/zkrecipes/framework"
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/internal/test/guarding"
-	"github.com/zkrecipes/zkrecipes/internal/test/judge"
 	"github.com/zkrecipes/zkrecipes/internal/test/sim"
-	"github.com/zkrecipes/zkrecipes/recipes/locks"
-	"github.com/zkrecipes/zkrecipes/retry"
 	"github.com/zkrecipes/zkrecipes/testutil"
 	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
@@ -45,21 +38,7 @@ func TestNothingDelayedIsExecutedLate(t *testing.T) {
 	}
 	servers := strings.Join(addresses, ",")
 	socket := guarding.Daemon(t, servers)
-	client := func() *framework.Client {
-		return connect(t, ens.Servers(), framework.WithRetry(retry.Forever(100*time.Millisecond)))
-	}
-	c := client()
-	var heirs []*locks.Mutex
-	for i := range writerSessions {
-		mutex, err := locks.NewMutex(client(), fmt.Sprint("/lock", i))
-		if err != nil {
-			t.Fatal(err)
-		}
-		heirs = append(heirs, mutex)
-		if _, err := c.Create(t.Context(), fmt.Sprint("/data", i), nil, zk.FlagPersistent); err != nil {
-			t.Fatal(err)
-		}
-	}
+	heirs := newHeirs(t, ens)
 	var deaths []death
 	for range kills {
 		far := nets[rand.IntN(len(nets))]
@@ -69,21 +48,7 @@ func TestNothingDelayedIsExecutedLate(t *testing.T) {
 		far.Latency(0, 0)
 	}
 	time.Sleep(time.Second) // until what was on its way has arrived
-	var logs [][]transaction
-	for member := range ens.Members() {
-		logs = append(logs, transactions(t, ens.DataDir(member)))
-	}
-	history, written, refusals, late := executed(logs), 0, 0, 0
-	for i, d := range deaths {
-		v := d.judge(history)
-		written, refusals, late = written+v.before, refusals+v.refused, late+len(v.late)
-		if len(v.late) > 0 {
-			judge.Errorf(t, "kill %d: %+v: executed late: %+v; its sessions ended by %+v", i, d, v.late[:min(len(v.late), 5)], v.ends)
-		}
-		if len(v.open) > 0 {
-			t.Errorf("kill %d: %+v: sessions have no end: %v", i, d, v.open)
-		}
-	}
+	_, written, refusals, late := judgeAll(t, ens, deaths)
 	t.Logf("%d kills: %d sessions, %d writes, %d refused behind the end, %d executed behind it", kills, kills*writerSessions, written, refusals, late)
 }
 

@@ -239,19 +239,36 @@ func (d death) judge(history []transaction) (v verdict) {
 	return v
 }
 
-// Nothing that a dead process has sent is executed once one of its sessions is
-// closed, and so before another process has what it held: not what was under
-// way, not what a member had taken and not read, and not by connections that it
-// was making. The transaction logs of all members say so.
-func TestNothingIsExecutedLate(t *testing.T) {
-	kills := bubble.Draw(1, 30)
-	ens := apache.Start(t, 3, apache.WithSessionTimeouts(time.Second, heirTimeout))
-	socket := guarding.Daemon(t, ens.Servers())
+// judgeAll judges deaths by the transaction logs of all members. It returns how
+// many writes there were before the ends, refused behind them, and executed.
+func judgeAll(t *testing.T, ens *apache.Ensemble, deaths []death) (verdicts []verdict, written, refused, late int) {
+	t.Helper()
+	var logs [][]transaction
+	for member := range ens.Members() {
+		logs = append(logs, transactions(t, ens.DataDir(member)))
+	}
+	history := executed(logs)
+	for i, d := range deaths {
+		v := d.judge(history)
+		verdicts, written, refused, late = append(verdicts, v), written+v.before, refused+v.refused, late+len(v.late)
+		if len(v.late) > 0 {
+			judge.Errorf(t, "kill %d: %+v: executed late: %+v; its sessions ended by %+v", i, d, v.late[:min(len(v.late), 5)], v.ends)
+		}
+		if len(v.open) > 0 {
+			t.Errorf("kill %d: %+v: sessions have no end: %v", i, d, v.open)
+		}
+	}
+	return verdicts, written, refused, late
+}
+
+// newHeirs returns a lock of another client for each session of a writer, and
+// creates what the writer writes to.
+func newHeirs(t *testing.T, ens *apache.Ensemble) (heirs []*locks.Mutex) {
+	t.Helper()
 	client := func() *framework.Client {
 		return connect(t, ens.Servers(), framework.WithRetry(retry.Forever(100*time.Millisecond))) // through elections
 	}
 	c := client()
-	var heirs []*locks.Mutex
 	for i := range writerSessions {
 		mutex, err := locks.NewMutex(client(), fmt.Sprint("/lock", i))
 		if err != nil {
@@ -262,6 +279,18 @@ func TestNothingIsExecutedLate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return heirs
+}
+
+// Nothing that a dead process has sent is executed once one of its sessions is
+// closed, and so before another process has what it held: not what was under
+// way, not what a member had taken and not read, and not by connections that it
+// was making. The transaction logs of all members say so.
+func TestNothingIsExecutedLate(t *testing.T) {
+	kills := bubble.Draw(1, 30)
+	ens := apache.Start(t, 3, apache.WithSessionTimeouts(time.Second, heirTimeout))
+	socket := guarding.Daemon(t, ens.Servers())
+	heirs := newHeirs(t, ens)
 	follower := func() int { return (ens.Leader() + 1 + rand.IntN(2)) % 3 }
 	most := func(kills int) int { return kills/2 + 1 }
 	refusals := 0
@@ -287,20 +316,11 @@ func TestNothingIsExecutedLate(t *testing.T) {
 				deaths = append(deaths, death{sessions, killBeside(t, ens, writer, heirs, of.at, of.most)})
 			}
 			time.Sleep(time.Second) // until the last one, resumed, has read what it was sent
-			var logs [][]transaction
-			for member := range ens.Members() {
-				logs = append(logs, transactions(t, ens.DataDir(member)))
-			}
-			history, written, soon, late := executed(logs), 0, 0, 0
-			for i, d := range deaths {
-				v := d.judge(history)
-				written, refusals, late = written+v.before, refusals+v.refused, late+len(v.late)
-				if len(v.late) > 0 {
-					judge.Errorf(t, "kill %d: %+v: executed late: %+v; its sessions ended by %+v", i, d, v.late[:min(len(v.late), 5)], v.ends)
-				}
-				if len(v.open) > 0 {
-					t.Errorf("kill %d: %+v: sessions have no end: %v", i, d, v.open)
-				}
+			verdicts, written, refused, late := judgeAll(t, ens, deaths)
+			refusals += refused
+			soon := 0
+			for i, v := range verdicts {
+				d := deaths[i]
 				if len(v.ends) > 0 && v.last-d.at <= writerTimeout.Milliseconds()/2 {
 					soon++
 				} else if of.at == nil {
