@@ -10,13 +10,11 @@ MINUTES   ?= 3
 # How long one package's tests may take: several times as long as the longest of them, which takes minutes on a slow machine.
 TIMEOUT   ?= 30m
 
-# Packages with tests in virtual time (those of ./internal/test/acceptance and of zkr mostly run processes, in real time), and packages with
-# tests against real Apache ZooKeeper (ring 3). They are found, not listed, so that none is forgotten. Those of the nested modules
-# are check-modules'.
+# Packages with tests in virtual time (those of ./internal/test/acceptance and of zkr mostly run processes, in real time). They are
+# found, not listed, so that none is forgotten.
 tests_with = $(sort $(dir $(shell grep -rl --include='*_test.go' --exclude-dir=observe --exclude-dir=cutnet --exclude-dir=gssapi --exclude-dir=start '"$(1)"' .)))
 ZKR      = $(call tests_with,github.com/zkrecipes/zkrecipes/internal/test/zkrtest)
 VIRTUAL  = $(filter-out ./internal/test/acceptance/ $(ZKR),$(call tests_with,testing/synctest))
-REAL     = $(sort $(call tests_with,github.com/zkrecipes/zkrecipes/testutil/apache) $(ZKR))
 
 .PHONY: help
 help: ## list the targets
@@ -52,6 +50,10 @@ race: race-processes race-virtual ## rings 1 and 2 under the race detector, with
 race-virtual: ## the part of race in virtual time
 	$(RACE) -short -cpu 1 $(BUBBLES)
 
+.PHONY: race-library
+race-library: ## the part of race-virtual that CI runs: the library, without what leads into it
+	$(RACE) -short -cpu 1 $(filter ./internal/managed/% ./internal/closing/ ./recipes/%,$(BUBBLES))
+
 .PHONY: race-processes
 race-processes: ## the rest of race, of which most runs processes in real time
 	$(RACE) -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(BUBBLES) $(MIXED) ./models)")
@@ -61,22 +63,13 @@ race-processes: ## the rest of race, of which most runs processes in real time
 processors: ## all tests, and the whole of what is random or long, on four processors: events of one instant have another order there
 	ZKR_WHOLE=1 $(GO) test -count=1 -timeout $(TIMEOUT) -cpu 4 ./...
 
-# Files with the tests of ring 3. In a package in virtual time those import testutil/apache: its other tests need no server. Neither do
-# two long ones of acceptance.
-RING3 = $(filter-out %/day_test.go %/growth_test.go,$(wildcard $(addsuffix *_test.go,$(filter-out $(VIRTUAL),$(REAL))))) \
-	$(shell grep -l '"github.com/zkrecipes/zkrecipes/testutil/apache"' $(wildcard $(addsuffix *_test.go,$(filter $(VIRTUAL),$(REAL)))))
-
-# The tests of acceptance take longest: they begin first.
 .PHONY: integration
 integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOOKEEPER_HOME); two packages at a time, since most of their time is waiting
-	@test -n "$(REAL)" || { echo "no package imports testutil/apache in its tests"; exit 1; }
 	@[ -n "$$ZKR_CURATOR_HOME" ] || [ -e /usr/share/java/curator-recipes.jar ] && [ -e /usr/share/java/curator-x-discovery.jar ] && command -v javac >/dev/null || \
 		echo "skipped: the tests with Apache Curator, which need Debian's libcurator-recipes-java, libcurator-discovery-java and default-jdk-headless"
 	@"$${ZKR_PYTHON:-/usr/bin/python3}" -c 'import kazoo' 2>/dev/null || \
 		echo "skipped: the tests with Kazoo, which need Debian's python3-kazoo"
-	@echo "ring 3: go test, in $(REAL)"
-	@ZKR_REAL=1 $(RERUN) -run "^($$(sed -nE 's/^func ((Test|Fuzz|Example)[A-Za-z0-9_]*)\(.*/\1/p' $(RING3) | sort -u | paste -sd '|' -))$$" \
-		./internal/test/acceptance/ $(filter-out ./internal/test/acceptance/,$(REAL)) -- -p 2 -count=1 -timeout $(TIMEOUT)
+	@set -ef; tests=$$($(GO) run ./internal/test/ring3); echo "ring 3: go test $$tests"; ZKR_REAL=1 $(RERUN) $$tests -- -p 2 -count=1 -timeout $(TIMEOUT)
 
 # Runs go test with real servers. A test that fails is run once more, alone. In CI the target again does that later, when nothing
 # else runs: ZKR_LATER names a directory for what it needs to know.
@@ -116,10 +109,10 @@ SESSIONS ?= 1000
 day: ## HOURS (24) of virtual time in which SESSIONS (1000) sessions use all recipes, over expiries, restarts and refusals: nothing may be left
 	$(GO) test ./internal/test/acceptance -count=1 -timeout 0 -run 'TestADay$$' -v -day.hours=$(HOURS) -day.sessions=$(SESSIONS)
 
-# Which single faults: all, or some, as in CI: of each kind of fault at each kind of step one, and one of twenty of the others.
+# Which single faults: all, or some, as in CI: one of six.
 SINGLES ?= all
 SINGLES_all  = -faults.every=1
-SINGLES_some = -faults.every=20 -faults.kinds
+SINGLES_some = -faults.every=6
 
 .PHONY: singles
 singles: ## every fault at every step of the smallest scenarios of each recipe; SINGLES=some as in CI
@@ -320,7 +313,7 @@ ci: ## everything that CI runs, on a Debian machine as root
 	.ci/run
 
 # What CI runs in real time or on real servers. A new test: make busy BUSY='go test PACKAGE -run TEST -count=20'.
-BUSY ?= .ci/each busy integration "check-modules ZKR_REAL=1" race-modules
+BUSY ?= .ci/each busy integration "check-modules ZKR_REAL=1"
 
 .PHONY: busy
 busy: ## what CI runs in real time, or BUSY, beside four processes that spin: what fails is mended, or leaves CI for nightly

@@ -24,7 +24,6 @@ import (
 var (
 	scenarios = flag.String("faults.scenarios", "smallest", "which scenarios to try: the smallest of each recipe, the rest, all, or those that match a regular expression")
 	every     = flag.Int("faults.every", 100, "single faults: try one of so many; 1: all")
-	kinds     = flag.Bool("faults.kinds", false, "single faults: also try one of each kind of fault at each kind of step")
 	processes = flag.Int("faults.processes", runtime.NumCPU(), "how many processes")
 	minutes   = flag.Float64("faults.minutes", 0, "how long each scenario is tried; 0: until all is tried")
 	pairs     = flag.Bool("faults.pairs", false, "try pairs of faults")
@@ -49,7 +48,7 @@ var modes = map[string]func(s *Search, t *testing.T) Tally{
 
 // TestSingles tries faults at every step of the smallest scenario of each
 // recipe: one of a hundred of them, with -short one of four hundred. CI tries
-// one of twenty and at least one of each kind, and -faults.every=1 every fault.
+// one of six, and -faults.every=1 every fault.
 func TestSingles(t *testing.T) {
 	search(t, "singles")
 }
@@ -105,7 +104,7 @@ func wanted(s Scenario) bool {
 // part tries a part of the schedules, and prints its tally.
 func part(t *testing.T, mode string, scenario Scenario) {
 	defer random.None()()
-	s := Search{Scenario: scenario.Name, Every: bubble.Few(4**every, *every), Kinds: *kinds, Seed: *seed, Vary: *vary, Most: *failures, Seconds: *seconds, Near: *near, Done: map[string]bool{}}
+	s := Search{Scenario: scenario.Name, Every: bubble.Few(4**every, *every), Seed: *seed, Vary: *vary, Most: *failures, Seconds: *seconds, Near: *near, Done: map[string]bool{}}
 	if _, err := fmt.Sscanf(*shard, "%d/%d", &s.Shard, &s.Of); err != nil {
 		t.Fatal(err)
 	}
@@ -227,35 +226,6 @@ func TestAlone(t *testing.T) {
 			if wanted(other) != (other.Name == s.Name) {
 				t.Errorf("%s: %s is wanted: %t", *scenarios, other.Name, wanted(other))
 			}
-		}
-	}
-}
-
-// TestKinds checks that a search tries each kind of fault at each kind of step
-// once, whichever of its parts does it.
-func TestKinds(t *testing.T) {
-	defer random.None()()
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	const parts = 3
-	base := Schedule{Scenario: "mutex"}.Run(t, 0)
-	all := singles(base.Plan, base.Moments, false)
-	want := map[sim.Fault]bool{}
-	for _, f := range all {
-		want[kind(f)] = true
-	}
-	if len(want) < len(all)/10 || len(want) > len(all)*2/3 {
-		t.Errorf("%d kinds of %d faults", len(want), len(all))
-	}
-	count := map[sim.Fault]int{}
-	for shard := range parts {
-		s := Search{Every: 1 << 20, Kinds: true, Shard: shard, Of: parts}
-		for _, f := range s.chosen(all) {
-			count[kind(f)]++
-		}
-	}
-	for kind := range want {
-		if count[kind] != 1 {
-			t.Errorf("tried %d times: %v", count[kind], kind)
 		}
 	}
 }

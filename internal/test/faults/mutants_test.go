@@ -20,7 +20,7 @@ var (
 )
 
 // few are the mutants that CI looks for.
-var few = []string{"deadline-from-the-disconnect", "deadline-from-the-answer-to-a-connect", "no-protection"}
+var few = []string{"deadline-from-the-disconnect", "no-protection"}
 
 // TestMutantsAreFound looks for the simulator's mutants, each of which breaks
 // one thing in the library: with single faults, and where those find nothing

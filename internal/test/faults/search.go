@@ -18,7 +18,6 @@ type Search struct {
 	Shard, Of int             // it tries one part of several
 	Seed      uint64          // of what is drawn
 	Every     int             // of single faults it tries one of so many
-	Kinds     bool            // and at least one of each kind of fault at each kind of step
 	Vary      uint64          // see Schedule.Run
 	Most      int             // it ends after so many failures
 	Seconds   int             // for each first fault, how many second ones are tried, drawn at random; 0: all
@@ -83,8 +82,7 @@ func (s *Search) begin(t *testing.T) (end func()) {
 	return func() { s.tally.Took, s.tally.Histories = time.Since(began), len(s.histories) }
 }
 
-// Singles tries every fault at every moment, or those that Every and Kinds
-// choose.
+// Singles tries every fault at every moment, or one of Every.
 func (s *Search) Singles(t *testing.T) Tally {
 	end := s.begin(t)
 	base := s.run()
@@ -99,32 +97,10 @@ func (s *Search) Singles(t *testing.T) Tally {
 
 // chosen returns those of single faults that the search tries.
 func (s *Search) chosen(all []sim.Fault) []sim.Fault {
-	first := map[sim.Fault]uint64{} // of each kind, the least number
-	if s.Kinds {
-		for _, f := range all {
-			n, known := first[kind(f)]
-			if other := number(0, f); !known || other < n {
-				first[kind(f)] = other
-			}
-		}
-	}
 	return slices.DeleteFunc(slices.Clone(all), func(f sim.Fault) bool {
-		n := number(0, f)
-		least, known := first[kind(f)]
-		return n%uint64(s.Every) != 0 && (!known || n != least) || !s.ours(n/uint64(s.Every))
+		n, every := number(0, f), uint64(s.Every)
+		return n%every != 0 || !s.ours(n/every)
 	})
-}
-
-// kind returns the fault without which of the clients it strikes, and at which
-// of several like steps. It still tells a step of the client that is struck
-// from one of another.
-func kind(f sim.Fault) sim.Fault {
-	f.At.Moment.Client -= f.Client
-	if f.At.Moment.Client != 0 {
-		f.At.Moment.Client = 1
-	}
-	f.Client, f.At.Moment.N = 0, 0
-	return f
 }
 
 // number returns a number of a fault that looks random. It does not depend on

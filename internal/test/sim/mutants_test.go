@@ -20,8 +20,7 @@ var (
 // few are the mutants that CI looks for: each breaks something else, and is
 // found soon. Every run of the tests looks for the first one.
 var few = []string{
-	"guard-after-a-handoff", "async-release-passes-the-old-znode", "deadline-from-the-disconnect", "herd", "batch-others-are-dropped",
-	"cache-identity-by-version", "presence-deletes-by-path",
+	"guard-after-a-handoff", "batch-others-are-dropped", "cache-identity-by-version", "presence-deletes-by-path",
 }
 
 // TestMutantsAreFound runs the simulator over the library with one thing broken
