@@ -69,7 +69,7 @@ integration: ## ring 3: against real Apache ZooKeeper (Debian's packages, or ZOO
 		echo "skipped: the tests with Apache Curator, which need Debian's libcurator-recipes-java, libcurator-discovery-java and default-jdk-headless"
 	@"$${ZKR_PYTHON:-/usr/bin/python3}" -c 'import kazoo' 2>/dev/null || \
 		echo "skipped: the tests with Kazoo, which need Debian's python3-kazoo"
-	@set -ef; tests=$$($(GO) run ./internal/test/ring3); echo "ring 3: go test $$tests"; ZKR_REAL=1 $(RERUN) $$tests -- -p 2 -count=1 -timeout $(TIMEOUT)
+	@set -ef; tests=$$($(GO) run ./internal/test/ring3); echo "ring 3: $$tests"; ZKR_REAL=1 $(RERUN) $$tests -- -p 2 -count=1 -timeout $(TIMEOUT)
 
 # Runs go test with real servers. A test that fails is run once more, alone. In CI the target again does that later, when nothing
 # else runs: ZKR_LATER names a directory for what it needs to know.

@@ -69,8 +69,6 @@ func TestByAnotherHelper(t *testing.T) { each.Dial(t) }
 
 func TestWithout(t *testing.T) { t.Log("apache.Start") }
 
-func FuzzReal(f *testing.F) { start(nil) }
-
 func ExampleReal() { start(nil) }
 `,
 	"internal/test/acceptance/a_test.go": real,
@@ -110,7 +108,7 @@ func TestArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "-run ^(ExampleReal|FuzzReal|TestByAFunction|TestByAHelper|TestByAMethod|TestByAValue|TestBySeveral|TestByTheEnvironment|TestDirectly|TestLong)$ " +
+	want := "-run ^(ExampleReal|TestByAFunction|TestByAHelper|TestByAMethod|TestByAValue|TestBySeveral|TestByTheEnvironment|TestDirectly|TestLong)$ " +
 		"./internal/test/acceptance ./recipe"
 	if got := strings.Join(got, " "); got != want {
 		t.Errorf("the arguments are\n%s\nwant\n%s", got, want)
