@@ -771,6 +771,38 @@ func TestADialerThatHangsAtATarget(t *testing.T) {
 	})
 }
 
+// Tries to reach a server of a new list come after 2T, then 4T, 8T and at last
+// a minute, give or take a quarter.
+func TestAMoveIsTriedLessAndLess(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, ens *testutil.Embedded) {
+		var tries []time.Time
+		none := membersOf(ens, 1)
+		c, err := framework.New(membersOf(ens, 0), framework.WithSessionTimeout(timeout), framework.WithDialer(func(network, address string, limit time.Duration) (net.Conn, error) {
+			if address == none {
+				if now := time.Now(); len(tries) == 0 || now.Sub(tries[len(tries)-1]) > timeout {
+					tries = append(tries, now)
+				}
+				return nil, errors.New("no route")
+			}
+			return ens.Dial(network, address, limit)
+		}))
+		must(t, err)
+		must(t, c.WaitConnected(t.Context()))
+		setServers(t, c, none)
+		time.Sleep(10 * time.Minute)
+		must(t, c.Close())
+		pauses := []time.Duration{2 * timeout, 4 * timeout, 8 * timeout, time.Minute, time.Minute}
+		if len(tries) <= len(pauses) {
+			t.Fatalf("%d tries", len(tries))
+		}
+		for i, pause := range pauses {
+			if took := tries[i+1].Sub(tries[i]); took < pause*3/4 || took > pause*5/4+timeout {
+				t.Errorf("pause %d took %v, want %v", i+1, took, pause)
+			}
+		}
+	})
+}
+
 // A name that cannot be looked up removes nobody. Once it can, the client
 // leaves a server that it does not stand for.
 func TestANameThatIsNotFoundRemovesNobody(t *testing.T) {

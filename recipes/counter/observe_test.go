@@ -12,6 +12,7 @@ import (
 	"github.com/zkrecipes/zkrecipes/internal/test/bubble"
 	"github.com/zkrecipes/zkrecipes/recipes"
 	"github.com/zkrecipes/zkrecipes/recipes/counter"
+	"github.com/zkrecipes/zkrecipes/testutil"
 )
 
 const label = "orders"
@@ -79,6 +80,20 @@ func TestWhatObserversAreTold(t *testing.T) {
 		addOnce(t, n, "a", false)
 		addOnce(t, n, "a", true)
 		want("1 added", "1 added before")
+
+		stop := w.Control(func(testutil.Request) testutil.Action { return testutil.Delay(time.Second) })
+		var calls sync.WaitGroup
+		for i, delta := range []int64{1, 1, 1 << 40} { // the last two wait for the first, and share a write
+			calls.Go(func() {
+				if _, err := n.Add(t.Context(), delta); (err != nil) != (i == 2) {
+					t.Errorf("%d more: %v", delta, err)
+				}
+			})
+			synctest.Wait()
+		}
+		calls.Wait()
+		stop()
+		want("1 added", "1 added, 1 failed")
 
 		w.ClientNet("a").Cut()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -2,6 +2,7 @@ package presence_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -157,6 +158,31 @@ func TestMembersOfAServerThatLags(t *testing.T) {
 			t.Errorf("after a sync: %v, %v", all, err)
 		}
 	}, testutil.WithMembers(3))
+}
+
+// Who stops waiting for the members' data is not told that there are none.
+func TestMembersThatAreNotRead(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, w *bubble.World) {
+		c := w.ConnectNext()
+		g, err := presence.NewGroup(c, dir)
+		must(t, err)
+		member, err := g.Join(t.Context(), "a", nil)
+		must(t, err)
+		defer member.Close(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		reads := 0
+		defer w.Control(func(r testutil.Request) testutil.Action {
+			if r.Op == testutil.OpMultiRead || r.Op == testutil.OpGetData {
+				reads++
+				cancel()
+			}
+			return testutil.Pass()
+		})()
+		if all, err := g.Members(ctx); !errors.Is(err, context.Canceled) || reads != 1 {
+			t.Errorf("%v, %v after %d reads", all, err, reads)
+		}
+	})
 }
 
 // A group that was never joined has no members, but a missing chroot is an

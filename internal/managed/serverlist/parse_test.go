@@ -55,6 +55,7 @@ func TestParseServers(t *testing.T) {
 		{in: "h1:2181/a,h2:2181/a", errHas: `behind the last server, as in "h1:2181,h2:2181/a"`}, // it was one server, with the chroot /a,h2:2181/a
 		{in: "h1/a/b, h2/a/b", errHas: `as in "h1,h2/a/b"`},
 		{in: "h1/a,h2", errHas: `as in "h1,h2/a"`},
+		{in: "h1/a,h2/b", errHas: `as in "h1,h2/a"`},
 		{in: "h1,h2/a,", errHas: `as in "h1,h2/a"`},
 	} {
 		addrs, chroot, err := Parse(tt.in)
