@@ -97,14 +97,19 @@ type search struct {
 	known map[string]map[string]bool // of each helper package, its functions that reach a real server
 }
 
-// functions returns the names of functions, in those files of a directory that
-// end so, that reach a real server.
+// functions returns the names of functions and variables, in those files of a
+// directory that end so, that reach a real server.
 func (s *search) functions(dir, suffix string) (map[string]bool, error) {
 	files, err := filepath.Glob(filepath.Join(s.root, dir, "*.go"))
 	if err != nil {
 		return nil, err
 	}
 	reach, calls := map[string]bool{}, map[string][]string{}
+	note := func(name string, body ast.Node, helpers map[string]map[string]bool) {
+		used, real := references(body, helpers)
+		calls[name] = append(calls[name], used...)
+		reach[name] = reach[name] || real
+	}
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") != (suffix == "_test.go") {
 			continue
@@ -118,13 +123,19 @@ func (s *search) functions(dir, suffix string) (map[string]bool, error) {
 			return nil, err
 		}
 		for _, decl := range file.Decls {
-			f, ok := decl.(*ast.FuncDecl)
-			if !ok || f.Body == nil {
-				continue
+			switch d := decl.(type) {
+			case *ast.FuncDecl:
+				if d.Body != nil {
+					note(d.Name.Name, d.Body, helpers)
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					v, ok := spec.(*ast.ValueSpec)
+					for i := 0; ok && i < len(v.Values); i++ {
+						note(v.Names[min(i, len(v.Names)-1)].Name, v.Values[i], helpers)
+					}
+				}
 			}
-			used, real := references(f.Body, helpers)
-			calls[f.Name.Name] = append(calls[f.Name.Name], used...)
-			reach[f.Name.Name] = reach[f.Name.Name] || real
 		}
 	}
 	for more := true; more; {
@@ -184,7 +195,8 @@ func references(body ast.Node, helpers map[string]map[string]bool) (used []strin
 		case *ast.Ident:
 			used = append(used, n.Name)
 		case *ast.BasicLit:
-			real = real || n.Value == `"ZKR_REAL"`
+			_, isFunction := body.(*ast.BlockStmt) // a variable with it is for functions that do more without it
+			real = real || isFunction && n.Value == `"ZKR_REAL"`
 		}
 		return true
 	})

@@ -65,6 +65,14 @@ func TestByAHelper(t *testing.T) { each.OnReal(t) }
 
 func TestByTheEnvironment(t *testing.T) { os.Getenv("ZKR_REAL") }
 
+var kinds = map[string]func(*testing.T){"real": start}
+
+func TestByAVariable(t *testing.T) { kinds["real"](t) }
+
+var inRing3 = os.Getenv("ZKR_REAL") == "1"
+
+func TestBesideRealOnes(t *testing.T) { t.Log(inRing3) }
+
 func TestByAnotherHelper(t *testing.T) { each.Dial(t) }
 
 func TestWithout(t *testing.T) { t.Log("apache.Start") }
@@ -108,7 +116,7 @@ func TestArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "-run ^(ExampleReal|TestByAFunction|TestByAHelper|TestByAMethod|TestByAValue|TestBySeveral|TestByTheEnvironment|TestDirectly|TestLong)$ " +
+	want := "-run ^(ExampleReal|TestByAFunction|TestByAHelper|TestByAMethod|TestByAValue|TestByAVariable|TestBySeveral|TestByTheEnvironment|TestDirectly|TestLong)$ " +
 		"./internal/test/acceptance ./recipe"
 	if got := strings.Join(got, " "); got != want {
 		t.Errorf("the arguments are\n%s\nwant\n%s", got, want)
