@@ -28,7 +28,7 @@ func (w *world) stays(s stayer) {
 
 // quietly compares what was kept with the truth, again when all sessions have
 // expired once more, and ends it.
-func (w *world) quietly() {
+func (w *world) quietly(stopEnds func()) {
 	switch r := w.plan.Recipe; {
 	case r == Barrier:
 		w.lastRound()
@@ -44,9 +44,8 @@ func (w *world) quietly() {
 	if w.hasStruck(LoseEvents, DenyRead) {
 		bound += 2 * recheck(w.plan)
 	}
-	stop := w.ends()
 	w.becomesTrue("after the last fault", bound)
-	stop()
+	stopEnds()
 	w.watchTrees()
 	w.members()
 	if !w.plan.Staged {

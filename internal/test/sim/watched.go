@@ -124,7 +124,11 @@ func (d *draw) rechecks() {
 	}
 	ends := d.losesEvents() && d.one(1, 3)
 	if ends {
-		d.Ends = recheck(d.Plan) * 9 / 10
+		d.Ends = recheck(d.Plan) * 7 / 10 // a look is every T, the first at any time
+		for range 12 {                    // between them events come, so that a later setWatches tells nothing of what was lost
+			at, lasts := pick(d, d.upTo(6*time.Second), d.upTo(6*d.Timeout)), pick(d, d.upTo(time.Second), d.upTo(d.Timeout/4))
+			d.Faults = append(d.Faults, Fault{At: When{Time: at}, What: LoseEvents, Client: d.IntN(len(d.Workers)), For: lasts})
+		}
 	}
 	shares := !ends && !d.OneShotOnly && !d.has(Refuse) && d.one(1, 2) // without multiRead each reads one znode at a time
 	for _, client := range d.Workers {

@@ -368,6 +368,7 @@ const patience = 20 * time.Minute
 func (w *world) play() {
 	w.copies()
 	above := w.above()
+	stopEnds := w.ends()
 	var working sync.WaitGroup
 	pending := make(map[who]bool) // guarded by w.mu
 	for c, client := range w.plan.Workers {
@@ -418,7 +419,7 @@ func (w *world) play() {
 	beside.Wait()
 	w.heal() // a fault may outlast the workers
 	w.endStranded()
-	w.quietly()
+	w.quietly(stopEnds)
 	w.makeContainers()
 	w.leftovers()
 	w.unwatched(above)
