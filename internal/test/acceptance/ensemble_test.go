@@ -37,6 +37,15 @@ func onBoth(t *testing.T, members int, scenario func(t *testing.T, ens testutil.
 	t.Run("real", func(t *testing.T) { scenario(t, apache.Start(t, members)) })
 }
 
+// wholeInRing3 skips a test that loads all processors with real servers for
+// minutes, unless ZKR_WHOLE is set. Ring 2 has it on the embedded ensemble.
+func wholeInRing3(t *testing.T) {
+	t.Helper()
+	if inRing3 && os.Getenv("ZKR_WHOLE") == "" {
+		t.Skip("loads all processors for minutes: make load")
+	}
+}
+
 // embedded starts the embedded ensemble with the same times as the real one. It
 // fails the test when any client sends a request that the ensemble does not
 // know: the connection is then closed, which some recipes of some clients do

@@ -40,6 +40,7 @@ func TestAMemberFailsUnderLoad(t *testing.T) {
 // Several members fail at once or one after the other, or the one in use. In
 // the time without a quorum nobody holds anything.
 func TestMembersFailUnderLoad(t *testing.T) {
+	wholeInRing3(t)
 	underLoad(t,
 		calamity{"the member of a connection is killed", (*storm).memberOfAConnectionKilled},
 		calamity{"all are restarted, one by one", (*storm).rollingRestart},

@@ -48,6 +48,7 @@ const (
 // sessions outlast a longer silence. Beside them Curator, which follows the
 // configuration, holds a lock: what becomes of its session is logged.
 func TestAllMembersAreReplacedUnderLoad(t *testing.T) {
+	wholeInRing3(t)
 	parallel(t)
 	if !inRing3 {
 		t.Run("embedded", func(t *testing.T) {
