@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -47,9 +48,23 @@ func TestGaps(t *testing.T) {
 	}
 	seen(3*time.Minute+aGap, held)
 	seen(5*time.Minute, held)
+	d := times.of("/app/x", began)
 	var got []span
-	for _, g := range times.of("/app/x", began).Gaps {
+	for _, g := range d.Gaps {
 		got = append(got, span{g.From, g.To})
+	}
+	for _, one := range slices.Concat(d.Gaps, d.Bars) { // drawn where its times are, an open one to the end
+		to := one.To
+		if one.Open {
+			to = d.To
+		}
+		scale := timeWidth / float64(window)
+		if x, width := float64(one.From.Sub(d.From))*scale, float64(to.Sub(one.From))*scale; math.Abs(one.X-x) > 0.01 || math.Abs(one.Width-max(1, width)) > 0.01 {
+			t.Errorf("%v: drawn from %.2f, %.2f wide, want %.2f and %.2f", one.span, one.X, one.Width, x, width)
+		}
+	}
+	if len(d.Bars) != 1 {
+		t.Errorf("%d bars", len(d.Bars))
 	}
 	end := began.Add(5 * time.Minute).Truncate(5 * time.Second).Add(5 * time.Second)
 	want := []span{{end.Add(-window), began}, {began.Add(3*time.Minute + aGap), began.Add(5 * time.Minute)}}
