@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -221,6 +222,29 @@ func newServed(t *testing.T, g *Guardian, uid int) (s *served, process *os.File)
 		g.leave(s)
 	})
 	return s, process
+}
+
+// TestAHelloThatFails: the socket to a guardian that has ended before the hello
+// is closed.
+func TestAHelloThatFails(t *testing.T) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = syscall.Close(fds[1])
+	file := os.NewFile(uintptr(fds[0]), "socket")
+	conn, err := net.FileConn(file)
+	_ = file.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if w, err := newWard(conn.(*net.UnixConn), nil, nil); w != nil || !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("%v, %v", w, err)
+	}
+	if _, err := conn.Write([]byte("more")); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the socket is open: %v", err)
+	}
 }
 
 // TestAReset: what a process has sent is read, although it has ended before it
