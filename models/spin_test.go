@@ -103,7 +103,7 @@ func search(t *testing.T, m *model, r run, s size) result {
 	if r.ltl != "" {
 		flags, args = []string{"-DNFAIR=8"}, []string{searchDepth, "-a", "-f", "-N", r.ltl}
 	}
-	optimize := map[size]string{small: "-O0", large: "-O2"} // a small search takes less than the compiler would
+	optimize := map[size]string{small: "-O0", large: "-O2"} // a small search takes less time than to optimize it
 	flags = append(flags, optimize[s])
 	definitions := strings.Fields(r.bounds[s])
 	if s == small {

@@ -169,10 +169,11 @@ func (t *times) of(path string, now time.Time) *timeline {
 			row = mostRows
 		}
 		one := drawn{span: b.span, X: at(b.From), Y: float64(row * barHeight), Who: b.who, Tone: i % tones, Open: b.To.Equal(t.last)}
-		one.Width = max(1, at(b.To)-one.X)
+		to := at(b.To)
 		if one.Open {
-			one.Width = timeWidth - one.X
+			to = timeWidth
 		}
+		one.Width = max(1, to-one.X)
 		if row < mostRows {
 			if one.Open {
 				rows[row] = end

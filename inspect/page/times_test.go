@@ -38,7 +38,14 @@ func TestMostBars(t *testing.T) {
 
 // TestGaps: a gap is where nobody looked, and not where nobody held.
 func TestGaps(t *testing.T) {
-	times, began := newTimes(), time.Now()
+	for _, past := range []time.Duration{0, time.Second, 4900 * time.Millisecond} {
+		testGaps(t, time.Unix(1_700_000_000, 0).Add(past))
+	}
+}
+
+func testGaps(t *testing.T, began time.Time) {
+	t.Helper()
+	times := newTimes()
 	free, held := inspect.Line{Path: "/app/x"}, inspect.Line{Path: "/app/x", Holders: []inspect.Contender{{Path: "/app/x/1"}}}
 	seen := func(after time.Duration, l inspect.Line) {
 		times.see(&look.Model{Now: began.Add(after), Lines: []inspect.Line{l}})

@@ -176,6 +176,7 @@ func TestMembersThatAreNotRead(t *testing.T) {
 			if r.Op == testutil.OpMultiRead || r.Op == testutil.OpGetData {
 				reads++
 				cancel()
+				return testutil.Delay(time.Second)
 			}
 			return testutil.Pass()
 		})()

@@ -47,8 +47,8 @@ var modes = map[string]func(s *Search, t *testing.T) Tally{
 }
 
 // TestSingles tries faults at every step of the smallest scenario of each
-// recipe: one of a hundred of them, with -short one of four hundred. CI tries
-// one of six, and -faults.every=1 every fault.
+// recipe: one of a hundred of them, with -short one of four hundred, and with
+// -faults.every=1 all.
 func TestSingles(t *testing.T) {
 	search(t, "singles")
 }
@@ -225,6 +225,32 @@ func TestAlone(t *testing.T) {
 		for _, other := range Scenarios {
 			if wanted(other) != (other.Name == s.Name) {
 				t.Errorf("%s: %s is wanted: %t", *scenarios, other.Name, wanted(other))
+			}
+		}
+	}
+}
+
+// TestParts checks that the parts of a search try what it chooses once.
+func TestParts(t *testing.T) {
+	defer random.None()()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	base := Schedule{Scenario: "mutex"}.Run(t, 0)
+	all := singles(base.Plan, base.Moments, false)
+	for _, every := range []int{1, 6} {
+		const parts = 3
+		tried := map[sim.Fault]int{}
+		for shard := range parts {
+			s := Search{Every: every, Shard: shard, Of: parts}
+			for _, f := range s.chosen(all) {
+				tried[f]++
+			}
+		}
+		if n := len(all) / every; len(tried) < n/2 || len(tried) > 2*n {
+			t.Errorf("one of %d: %d of %d", every, len(tried), len(all))
+		}
+		for f, n := range tried {
+			if n != 1 {
+				t.Errorf("one of %d: tried %d times: %v", every, n, f)
 			}
 		}
 	}

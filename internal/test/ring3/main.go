@@ -2,9 +2,10 @@
 // real server, and their packages. What else these packages test, go test ./...
 // has tested.
 //
-// A test reaches one if it, or what it calls, calls a function of
-// testutil/apache or reads ZKR_REAL. It goes by names, without types, so that
-// it takes no time: it may print a test too many.
+// A test reaches one if it, or what it mentions, mentions a function of
+// testutil/apache, or reads ZKR_REAL. That goes by names, without types, so it
+// takes a second. It may find a test too many. It does not follow what TestMain
+// starts, nor a variable that has been set from ZKR_REAL.
 package main
 
 import (
@@ -26,8 +27,7 @@ import (
 
 const (
 	module = "github.com/zkrecipes/zkrecipes/"
-	apache = module + "testutil/apache"
-	home   = module + "internal/test/" // of packages that may start a real server for a test
+	apache = "testutil/apache"
 )
 
 func main() {
@@ -48,24 +48,24 @@ func arguments(root string) (args []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &search{root: root, known: map[string]map[string]bool{}}
-	var names, paths []string
+	s := &search{root: root, known: map[string]names{}}
+	var all, paths []string
 	for _, dir := range dirs {
-		reach, err := s.functions(dir, "_test.go")
+		reach, err := s.functions(dir, true)
 		if err != nil {
 			return nil, err
 		}
 		tests := slices.DeleteFunc(slices.Collect(maps.Keys(reach)), func(name string) bool { return name == "TestMain" || !isTest.MatchString(name) })
 		if len(tests) > 0 {
 			paths = append(paths, "./"+dir)
-			names = append(names, tests...)
+			all = append(all, tests...)
 		}
 	}
-	if len(names) == 0 {
+	if len(all) == 0 {
 		return nil, errors.New("no test reaches a real server")
 	}
-	slices.Sort(names)
-	return slices.Concat([]string{"-run", "^(" + strings.Join(slices.Compact(names), "|") + ")$"}, paths), nil
+	slices.Sort(all)
+	return slices.Concat([]string{"-run", "^(" + strings.Join(slices.Compact(all), "|") + ")$"}, paths), nil
 }
 
 // packages returns the directories that have tests, below root.
@@ -76,8 +76,8 @@ func packages(root string) (dirs []string, err error) {
 		case err != nil:
 			return err
 		case d.IsDir() && name != ".":
-			_, none := os.Stat(filepath.Join(root, name, "go.mod"))
-			if none == nil || strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "build" {
+			_, err := os.Stat(filepath.Join(root, name, "go.mod"))
+			if err == nil || strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "build" {
 				return fs.SkipDir
 			}
 		case strings.HasSuffix(name, "_test.go"):
@@ -94,45 +94,55 @@ var isTest = regexp.MustCompile(`^(Test|Fuzz|Example)([^a-z]|$)`)
 
 type search struct {
 	root  string
-	known map[string]map[string]bool // of each helper package, its functions that reach a real server
+	known map[string]names // of each package, those that its tests need not have declared
 }
 
-// functions returns the names of functions and variables, in those files of a
-// directory that end so, that reach a real server.
-func (s *search) functions(dir, suffix string) (map[string]bool, error) {
+// names are of functions, methods and variables that reach a real server.
+type names map[string]bool
+
+// functions returns the names in a directory: of its tests, or of the rest.
+func (s *search) functions(dir string, tests bool) (names, error) {
 	files, err := filepath.Glob(filepath.Join(s.root, dir, "*.go"))
 	if err != nil {
 		return nil, err
 	}
-	reach, calls := map[string]bool{}, map[string][]string{}
-	note := func(name string, body ast.Node, helpers map[string]map[string]bool) {
-		used, real := references(body, helpers)
-		calls[name] = append(calls[name], used...)
-		reach[name] = reach[name] || real
+	reach, mentions := names{}, map[string][]string{}
+	if dir == apache && tests { // which names them without its own name
+		own, err := s.of(apache)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(reach, own)
+	}
+	note := func(name string, body ast.Node, imported map[string]names) {
+		used, real := references(body, imported)
+		mentions[name] = append(mentions[name], used...)
+		reach[name] = reach[name] || real || dir == apache && !tests
 	}
 	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") != (suffix == "_test.go") {
+		if strings.HasSuffix(name, "_test.go") != tests {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
 		if err != nil {
 			return nil, err
 		}
-		helpers, err := s.imported(file)
+		imported, err := s.imported(file)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		for _, decl := range file.Decls {
 			switch d := decl.(type) {
 			case *ast.FuncDecl:
 				if d.Body != nil {
-					note(d.Name.Name, d.Body, helpers)
+					note(d.Name.Name, d.Body, imported)
 				}
 			case *ast.GenDecl:
 				for _, spec := range d.Specs {
-					v, ok := spec.(*ast.ValueSpec)
-					for i := 0; ok && i < len(v.Values); i++ {
-						note(v.Names[min(i, len(v.Names)-1)].Name, v.Values[i], helpers)
+					if v, ok := spec.(*ast.ValueSpec); ok {
+						for _, name := range v.Names {
+							note(name.Name, v, imported)
+						}
 					}
 				}
 			}
@@ -140,7 +150,7 @@ func (s *search) functions(dir, suffix string) (map[string]bool, error) {
 	}
 	for more := true; more; {
 		more = false
-		for name, used := range calls {
+		for name, used := range mentions {
 			if !reach[name] && slices.ContainsFunc(used, func(each string) bool { return reach[each] }) {
 				reach[name], more = true, true
 			}
@@ -150,52 +160,57 @@ func (s *search) functions(dir, suffix string) (map[string]bool, error) {
 	return reach, nil
 }
 
-// imported returns, by the name of its import, which functions of a package
-// reach a real server. All of apache do.
-func (s *search) imported(file *ast.File) (map[string]map[string]bool, error) {
-	helpers := map[string]map[string]bool{}
+// of returns the names of a package that others import.
+func (s *search) of(dir string) (names, error) {
+	reach, known := s.known[dir]
+	if known {
+		return reach, nil
+	}
+	reach, err := s.functions(dir, false)
+	s.known[dir] = reach
+	return reach, err
+}
+
+// imported returns those of the packages of this module that a file imports, by
+// the names that it gives them.
+func (s *search) imported(file *ast.File) (map[string]names, error) {
+	all := map[string]names{}
 	for _, spec := range file.Imports {
-		of := strings.Trim(spec.Path.Value, `"`)
-		if of != apache && !strings.HasPrefix(of, home) {
+		dir, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module)
+		if !ours {
 			continue
 		}
-		name := path.Base(of)
+		reach, err := s.of(dir)
+		if err != nil {
+			return nil, err
+		}
+		name := path.Base(dir)
 		if spec.Name != nil {
 			name = spec.Name.Name
 		}
-		if of == apache {
-			helpers[name] = nil
-			continue
+		if name == "." && len(reach) > 0 {
+			return nil, fmt.Errorf("it imports %s without a name", dir)
 		}
-		if _, ok := s.known[of]; !ok {
-			s.known[of] = map[string]bool{}
-			reach, err := s.functions(strings.TrimPrefix(of, module), ".go")
-			if err != nil {
-				return nil, err
-			}
-			s.known[of] = reach
-		}
-		helpers[name] = s.known[of]
+		all[name] = reach
 	}
-	return helpers, nil
+	return all, nil
 }
 
-// references returns the names that a function mentions, and whether it reaches
-// a real server by itself.
-func references(body ast.Node, helpers map[string]map[string]bool) (used []string, real bool) {
+// references returns the names that a declaration mentions, and whether it
+// reaches a real server by itself.
+func references(body ast.Node, imported map[string]names) (used []string, real bool) {
+	_, isFunction := body.(*ast.BlockStmt)
 	ast.Inspect(body, func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.CallExpr:
-			if s, ok := n.Fun.(*ast.SelectorExpr); ok {
-				if of, ok := s.X.(*ast.Ident); ok {
-					reach, known := helpers[of.Name]
-					real = real || known && (reach == nil || reach[s.Sel.Name])
-				}
+		case *ast.SelectorExpr:
+			of, ok := n.X.(*ast.Ident)
+			if reach, ours := imported[fmt.Sprint(of)]; ok && ours {
+				real = real || reach[n.Sel.Name]
+				return false
 			}
 		case *ast.Ident:
 			used = append(used, n.Name)
 		case *ast.BasicLit:
-			_, isFunction := body.(*ast.BlockStmt) // a variable with it is for functions that do more without it
 			real = real || isFunction && n.Value == `"ZKR_REAL"`
 		}
 		return true

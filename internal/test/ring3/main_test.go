@@ -51,9 +51,15 @@ import (
 	"testing"
 
 	each "github.com/zkrecipes/zkrecipes/internal/test/servers"
+	"github.com/zkrecipes/zkrecipes/testutil/apache"
 )
 
 func TestByAFunction(t *testing.T) { start(t) }
+
+func TestByItsName(t *testing.T) {
+	f := apache.Start
+	f(t, 1)
+}
 
 func TestByAValue(t *testing.T) { t.Run("real", start) }
 
@@ -83,8 +89,19 @@ func ExampleReal() { start(nil) }
 	"nested/go.mod":                      "module nested\n",
 	"nested/a_test.go":                   real,
 	"build/old/a_test.go":                real,
-	"recipe/recipe.go":                   "package recipe\n\nfunc start2() {}\n",
-	"virtual/a_test.go":                  "package virtual\n\nimport \"testing\"\n\nfunc TestVirtual(t *testing.T) {}\n",
+	"testutil/apache/apache.go": `package apache
+
+type Ensemble struct{}
+
+func Start(t any, members int) *Ensemble { return nil }
+`,
+	"testutil/apache/a_test.go": `package apache
+
+import "testing"
+
+func TestStart(t *testing.T) { Start(t, 1) }
+`,
+	"virtual/a_test.go": "package virtual\n\nimport \"testing\"\n\nfunc TestVirtual(t *testing.T) {}\n",
 	"internal/test/servers/servers.go": `package servers
 
 import (
@@ -116,12 +133,12 @@ func TestArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "-run ^(ExampleReal|TestByAFunction|TestByAHelper|TestByAMethod|TestByAValue|TestByAVariable|TestBySeveral|TestByTheEnvironment|TestDirectly|TestLong)$ " +
-		"./internal/test/acceptance ./recipe"
+	want := "-run ^(ExampleReal|TestByAFunction|TestByAHelper|TestByAMethod|TestByAValue|TestByAVariable|TestByItsName|TestBySeveral|TestByTheEnvironment|TestDirectly|TestLong|TestStart)$ " +
+		"./internal/test/acceptance ./recipe ./testutil/apache"
 	if got := strings.Join(got, " "); got != want {
 		t.Errorf("the arguments are\n%s\nwant\n%s", got, want)
 	}
-	for _, dir := range []string{"recipe", longest} {
+	for _, dir := range []string{"recipe", longest, apache} {
 		if err := os.RemoveAll(filepath.Join(root, dir)); err != nil {
 			t.Fatal(err)
 		}

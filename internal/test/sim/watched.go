@@ -115,17 +115,17 @@ func recheck(p *Plan) time.Duration { return 5 * p.Timeout }
 const ByBudget = -1
 
 // rechecks draws which caches share what a recheck costs, and, where events are
-// lost, that connections end a little more often than it is due: with one-shot
-// watches nothing else reads again. It draws last, for the reason that views
-// has.
+// lost, that connections end more often than it is due: with one-shot watches
+// nothing else reads again. Then more events are lost, between others that make
+// the zxid grow: what setWatches asks for is later than what was lost.
 func (d *draw) rechecks() {
 	if !d.Recipe.watches() {
 		return
 	}
 	ends := d.losesEvents() && d.one(1, 3)
 	if ends {
-		d.Ends = recheck(d.Plan) * 7 / 10 // a look is every T, the first at any time
-		for range 12 {                    // between them events come, so that a later setWatches tells nothing of what was lost
+		d.Ends = recheck(d.Plan) * 7 / 10 // a recheck takes five looks, one each T, of which the first may come at once
+		for range 12 {
 			at, lasts := pick(d, d.upTo(6*time.Second), d.upTo(6*d.Timeout)), pick(d, d.upTo(time.Second), d.upTo(d.Timeout/4))
 			d.Faults = append(d.Faults, Fault{At: When{Time: at}, What: LoseEvents, Client: d.IntN(len(d.Workers)), For: lasts})
 		}

@@ -368,7 +368,8 @@ const patience = 20 * time.Minute
 func (w *world) play() {
 	w.copies()
 	above := w.above()
-	stopEnds := w.ends()
+	stopEnds := sync.OnceFunc(w.ends())
+	defer stopEnds()
 	var working sync.WaitGroup
 	pending := make(map[who]bool) // guarded by w.mu
 	for c, client := range w.plan.Workers {
