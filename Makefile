@@ -109,10 +109,10 @@ SESSIONS ?= 1000
 day: ## HOURS (24) of virtual time in which SESSIONS (1000) sessions use all recipes, over expiries, restarts and refusals: nothing may be left
 	$(GO) test ./internal/test/acceptance -count=1 -timeout 0 -run 'TestADay$$' -v -day.hours=$(HOURS) -day.sessions=$(SESSIONS)
 
-# Which single faults: all, or some, as in CI: one of six.
+# Which single faults: all, or some, as in CI: one of twelve.
 SINGLES ?= all
 SINGLES_all  = -faults.every=1
-SINGLES_some = -faults.every=6
+SINGLES_some = -faults.every=12
 
 .PHONY: singles
 singles: ## every fault at every step of the smallest scenarios of each recipe; SINGLES=some as in CI

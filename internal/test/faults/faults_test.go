@@ -236,7 +236,7 @@ func TestParts(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	base := Schedule{Scenario: "mutex"}.Run(t, 0)
 	all := singles(base.Plan, base.Moments, false)
-	for _, every := range []int{1, 6} {
+	for _, every := range []int{1, 12} {
 		const parts = 3
 		tried := map[sim.Fault]int{}
 		for shard := range parts {
