@@ -16,6 +16,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"iter"
 	"maps"
 	"os"
 	"path"
@@ -94,7 +95,7 @@ var isTest = regexp.MustCompile(`^(Test|Fuzz|Example)([^a-z]|$)`)
 
 type search struct {
 	root  string
-	known map[string]names // of each package, those that its tests need not have declared
+	known map[string]names // by package: what it has beside its tests
 }
 
 // names are of functions, methods and variables that reach a real server.
@@ -114,11 +115,6 @@ func (s *search) functions(dir string, tests bool) (names, error) {
 		}
 		maps.Copy(reach, own)
 	}
-	note := func(name string, body ast.Node, imported map[string]names) {
-		used, real := references(body, imported)
-		mentions[name] = append(mentions[name], used...)
-		reach[name] = reach[name] || real || dir == apache && !tests
-	}
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") != tests {
 			continue
@@ -131,21 +127,10 @@ func (s *search) functions(dir string, tests bool) (names, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		for _, decl := range file.Decls {
-			switch d := decl.(type) {
-			case *ast.FuncDecl:
-				if d.Body != nil {
-					note(d.Name.Name, d.Body, imported)
-				}
-			case *ast.GenDecl:
-				for _, spec := range d.Specs {
-					if v, ok := spec.(*ast.ValueSpec); ok {
-						for _, name := range v.Names {
-							note(name.Name, v, imported)
-						}
-					}
-				}
-			}
+		for name, body := range declared(file) {
+			used, real := references(body, imported)
+			mentions[name] = append(mentions[name], used...)
+			reach[name] = reach[name] || real || dir == apache && !tests
 		}
 	}
 	for more := true; more; {
@@ -158,6 +143,30 @@ func (s *search) functions(dir string, tests bool) (names, error) {
 	}
 	maps.DeleteFunc(reach, func(_ string, real bool) bool { return !real })
 	return reach, nil
+}
+
+// declared yields the functions and variables of a file, with what each
+// consists of.
+func declared(file *ast.File) iter.Seq2[string, ast.Node] {
+	return func(yield func(string, ast.Node) bool) {
+		for _, decl := range file.Decls {
+			switch d := decl.(type) {
+			case *ast.FuncDecl:
+				if d.Body != nil && !yield(d.Name.Name, d.Body) {
+					return
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					v, _ := spec.(*ast.ValueSpec)
+					for i := 0; v != nil && i < len(v.Names); i++ {
+						if !yield(v.Names[i].Name, v) {
+							return
+						}
+					}
+				}
+			}
+		}
+	}
 }
 
 // of returns the names of a package that others import.
@@ -203,10 +212,11 @@ func references(body ast.Node, imported map[string]names) (used []string, real b
 	ast.Inspect(body, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.SelectorExpr:
-			of, ok := n.X.(*ast.Ident)
-			if reach, ours := imported[fmt.Sprint(of)]; ok && ours {
-				real = real || reach[n.Sel.Name]
-				return false
+			if of, ok := n.X.(*ast.Ident); ok {
+				if reach, ours := imported[of.Name]; ours {
+					real = real || reach[n.Sel.Name]
+					return false
+				}
 			}
 		case *ast.Ident:
 			used = append(used, n.Name)
