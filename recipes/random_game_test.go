@@ -53,9 +53,9 @@ type player struct {
 	values  [2][]recipes.Acquirer // all but the last of each are counted
 	sem     *semaphore.Semaphore
 	keyed   [2]*locks.Keyed
-	closing atomic.Bool // keyed
-	cut     bool        // from all members
-	ends    atomic.Bool // the client is being closed
+	closing atomic.Pointer[errand] // that closes keyed; nil: not yet
+	cut     bool                   // from all members
+	ends    atomic.Bool            // the client is being closed
 	runs    *candidate
 	self    atomic.Pointer[framework.Client] // client, for observers, which may be called before it is there
 	expired int64                            // the session that an operator has ended, until the client knows
@@ -221,7 +221,7 @@ func (g *game) makeRecipes(i, v int, o options) {
 		case permit, twoPermits, threePermits:
 			c.shared, c.permits = true, j-permit+1
 		case key, otherKey:
-			c.loose = p.closing.Load
+			c.closing = p.closing.Load
 		}
 		if j == g.scope[0] && g.broken != nil && g.broken.lock != nil {
 			c.Acquirer, c.tallies, p.tallies = g.broken.lock(p), nil, nil // which are told its path
@@ -467,10 +467,10 @@ func (g *game) release(l *recipes.Lease) {
 // closeKeyed closes the locks of the keys of a client.
 func (g *game) closeKeyed(i int) {
 	p := g.players[i]
-	if p.closing.Swap(true) {
+	errand := &errand{}
+	if !p.closing.CompareAndSwap(nil, errand) {
 		return
 	}
-	errand := &errand{}
 	g.truth.change(func() {
 		for l, k := range g.truth.leases {
 			if l.Err() == nil && k.user == nil && (k.at == p.values[0][key].(counted).at || k.at == p.values[0][otherKey].(counted).at) {

@@ -39,9 +39,9 @@ type call struct {
 	at     site
 	client *framework.Client // the view
 	side
-	within *errand // nil: none
-	began  time.Time
-	loose  func() bool // it may have been granted already; nil: never
+	within  *errand // nil: none
+	began   time.Time
+	closing func() *errand // see counted
 }
 
 // side is how a lock is used.
@@ -107,7 +107,7 @@ func (t *truth) count() map[site]bounds {
 		}
 	}
 	for c := range t.calls {
-		if c.loose != nil && c.loose() {
+		if c.closing != nil && c.closing() != nil { // it may have been granted already
 			add(c.at, bounds{0, 1, 0, 1})
 		} else {
 			add(c.at, bounds{1, 1, 0, 0})
@@ -174,7 +174,7 @@ type counted struct {
 	at      site
 	side
 	reentrant bool
-	loose     func() bool
+	closing   func() *errand // ends its leases; nil, or returns nil: nothing does
 }
 
 func (c counted) FullPath() string { return recipes.FullPath(c.Acquirer) }
@@ -189,7 +189,7 @@ func (c counted) TryAcquire(ctx context.Context) (*recipes.Lease, error) {
 
 func (c counted) enter(ctx context.Context, try bool) (*recipes.Lease, error) {
 	within, _ := ctx.Value(errandKey{}).(*errand)
-	this := &call{at: c.at, client: c.client, side: c.side, within: within, began: time.Now(), loose: c.loose}
+	this := &call{at: c.at, client: c.client, side: c.side, within: within, began: time.Now(), closing: c.closing}
 	c.truth.change(func() {
 		c.truth.calls[this] = struct{}{}
 		within.at = append(within.at, c.at)
@@ -202,7 +202,11 @@ func (c counted) enter(ctx context.Context, try bool) (*recipes.Lease, error) {
 	c.truth.change(func() {
 		delete(c.truth.calls, this)
 		if l != nil {
-			c.truth.leases[l] = &known{call: this, user: within}
+			user := within
+			if user == nil && c.closing != nil {
+				user = c.closing() // which has not seen this lease
+			}
+			c.truth.leases[l] = &known{call: this, user: user}
 		}
 		c.truth.wrong = append(c.truth.wrong, c.differs(this, l, err)...)
 		if !c.mayFail(ctx, this, try, err) {
@@ -217,7 +221,7 @@ func (c counted) mayFail(ctx context.Context, this *call, try bool, err error) b
 	switch {
 	case err == nil, ctx.Err() != nil && errors.Is(err, ctx.Err()):
 	case c.isClosed() && errors.Is(err, framework.ErrClosed):
-	case this.loose != nil && this.loose() && errors.Is(err, locks.ErrClosed):
+	case this.closing != nil && this.closing() != nil && errors.Is(err, locks.ErrClosed):
 	case try && errors.Is(err, recipes.ErrBusy):
 	case c.truth.disagrees && strings.Contains(err.Error(), "different data, ACL or node name"):
 	case this.within.outer != nil && (errors.Is(err, recipes.ErrNotHeld) || errors.Is(err, recipes.ErrDeadlock)):
@@ -251,7 +255,7 @@ const leastBudget = 4 * time.Second
 // differs returns what the observers have heard of a call that is not what it
 // has returned.
 func (c counted) differs(this *call, l *recipes.Lease, err error) (wrong []string) {
-	if this.loose != nil && this.loose() {
+	if this.closing != nil && this.closing() != nil {
 		return nil // Close may have ended what was granted
 	}
 	for i, t := range c.tallies {
