@@ -226,17 +226,9 @@ func TestRefusals(t *testing.T) {
 // not name the peer's itself.
 func TestThePidfdIsThePeers(t *testing.T) {
 	bubble.Whole(t)
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer syscall.Close(fds[1])
-	c, err := net.FileConn(os.NewFile(uintptr(fds[0]), "a"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	conn := c.(*net.UnixConn)
+	conn, other := socketPair(t)
+	defer other.Close()
+	defer conn.Close()
 	p, err := peerOf(conn)
 	if err != nil || p.pid != os.Getpid() || p.uid != os.Getuid() {
 		t.Fatalf("%+v, %v", p, err)

@@ -196,22 +196,28 @@ func TestGivenUpBefore(t *testing.T) {
 	}
 }
 
-// newServed returns a process of a user that is served, and its end of the
-// socket.
-func newServed(t *testing.T, g *Guardian, uid int) (s *served, process *os.File) {
+// socketPair returns a connection and its other end.
+func socketPair(t *testing.T) (*net.UnixConn, *os.File) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	process = os.NewFile(uintptr(fds[1]), "process")
 	file := os.NewFile(uintptr(fds[0]), "socket")
 	conn, err := net.FileConn(file)
 	_ = file.Close()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s = &served{g: g, conn: conn.(*net.UnixConn), peer: peer{uid: uid}, charge: newCharge(g.servers), later: make(chan struct{}, 1)}
+	return conn.(*net.UnixConn), os.NewFile(uintptr(fds[1]), "other end")
+}
+
+// newServed returns a process of a user that is served, and its end of the
+// socket.
+func newServed(t *testing.T, g *Guardian, uid int) (s *served, process *os.File) {
+	t.Helper()
+	conn, process := socketPair(t)
+	s = &served{g: g, conn: conn, peer: peer{uid: uid}, charge: newCharge(g.servers), later: make(chan struct{}, 1)}
 	s.raw, _ = s.conn.SyscallConn()
 	if err := g.enter(s); err != nil {
 		t.Fatal(err)
@@ -227,19 +233,10 @@ func newServed(t *testing.T, g *Guardian, uid int) (s *served, process *os.File)
 // TestAHelloThatFails: the socket to a guardian that has ended before the hello
 // is closed.
 func TestAHelloThatFails(t *testing.T) {
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = syscall.Close(fds[1])
-	file := os.NewFile(uintptr(fds[0]), "socket")
-	conn, err := net.FileConn(file)
-	_ = file.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn, guardian := socketPair(t)
 	defer conn.Close()
-	if w, err := newWard(conn.(*net.UnixConn), nil, nil); w != nil || !errors.Is(err, syscall.EPIPE) {
+	_ = guardian.Close()
+	if w, err := newWard(conn, nil, nil); w != nil || !errors.Is(err, syscall.EPIPE) {
 		t.Errorf("%v, %v", w, err)
 	}
 	if _, err := conn.Write([]byte("more")); !errors.Is(err, net.ErrClosed) {
